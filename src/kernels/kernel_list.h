@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// kernel_list.h: every kernel that has bodies per ISA, as X(function, argument struct). The table, the declarations of
+// the bodies and each ISA's filled table are all made from this list, so adding a kernel is one line here.
+#pragma once
+
+#define PLANALTO_KERNELS(X) \
+  PLANALTO_GEMM_KERNELS(X) PLANALTO_ROW_KERNELS(X) PLANALTO_ROUTE_KERNELS(X) PLANALTO_ATTENTION_KERNELS(X)
+
+#define PLANALTO_GEMM_KERNELS(X)
+#define PLANALTO_ROW_KERNELS(X)
+#define PLANALTO_ROUTE_KERNELS(X)
+#define PLANALTO_ATTENTION_KERNELS(X)
