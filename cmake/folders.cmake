@@ -1,4 +1,4 @@
 # The libraries from the bottom up; a folder links only to those below it (tests/structure checks the includes).
 planalto_folder(base fmt::fmt Threads::Threads)
 include(cmake/kernels.cmake)
-# planalto_folder(program planalto_base)
+planalto_folder(program planalto_base)

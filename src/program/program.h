@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// program.h: the ordered list of ops that one rank executes, with its repeated regions, streams and waits.
+// Invariants  a wait points back in program order; regions do not nest; inside a region a wait reaches back at most one iteration
+// Threads     immutable once built; every reader (place, verify, run, simulate) takes it const
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "program/op.h"
+
+namespace planalto {
+
+// Ops [first, last) run `trips` times: the value of trip_count (int64 [1], a buffer written before the region) when that
+// is valid, else fixed_trips. max_trips bounds the cost in a plan.
+struct Repeat {
+  int first = 0, last = 0;
+  Buffer trip_count;
+  std::int64_t fixed_trips = 0;
+  std::int64_t max_trips = 0;
+};
+
+// Before an op of a stream starts, `op` (of another stream) has finished: its execution of this iteration (lag 0; the only
+// execution when it is outside regions, the last one when it stands in an earlier region), or of the iteration before (lag 1).
+struct Wait {
+  int op = 0;
+  int lag = 0;
+};
+
+struct Stream {
+  std::string name;
+  bool compute = true;  // runs kernels on the rank's worker pool; else a copy or exchange stream with a thread of its own
+};
+
+struct Program {
+  std::string name;
+  int index = 0;  // transient buffers carry it
+  std::vector<Stream> streams;
+  std::vector<Op> ops;
+  std::vector<Repeat> repeats;
+  std::vector<std::vector<Wait>> waits;  // by op
+};
+
+// Fills program.waits from the hazards between streams (read after write, write after read, write after write).
+void find_waits(const BufferTable& table, Program& program);
+
+}  // namespace planalto
