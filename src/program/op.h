@@ -23,7 +23,7 @@ const char* to_string(Phase phase);
 enum class AccessKind : std::uint8_t { read, write, update };
 
 struct Access {
-  Buffer buffer;
+  Buffer buffer{};
   AccessKind kind = AccessKind::read;
   // In a Repeat: the slot of iteration + shift, shift in {-1, 0, 1}; without meaning for buffers of one slot.
   int shift = 0;

@@ -16,7 +16,7 @@ namespace planalto {
 // is valid, else fixed_trips. max_trips bounds the cost in a plan.
 struct Repeat {
   int first = 0, last = 0;
-  Buffer trip_count;
+  Buffer trip_count{};
   std::int64_t fixed_trips = 0;
   std::int64_t max_trips = 0;
 };
