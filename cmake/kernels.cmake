@@ -6,9 +6,11 @@ file(GLOB kernel_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/*.cpp
 add_library(planalto_kernels STATIC ${kernel_sources})
 target_link_libraries(planalto_kernels PUBLIC planalto_base)
 
-set(PLANALTO_ISA_FLAGS_avx2 -march=x86-64-v3)
-set(PLANALTO_ISA_FLAGS_avx512 -march=x86-64-v4 -mprefer-vector-width=512)
-set(PLANALTO_ISA_FLAGS_avx512_bf16 -march=x86-64-v4 -mavx512bf16 -mavx512vnni -mprefer-vector-width=512)
+# g++ 12 takes the undefined vectors inside its own intrinsics for uninitialized variables.
+set(PLANALTO_INTRINSICS -Wno-uninitialized -Wno-maybe-uninitialized)
+set(PLANALTO_ISA_FLAGS_avx2 -march=x86-64-v3 ${PLANALTO_INTRINSICS})
+set(PLANALTO_ISA_FLAGS_avx512 -march=x86-64-v4 -mprefer-vector-width=512 ${PLANALTO_INTRINSICS})
+set(PLANALTO_ISA_FLAGS_avx512_bf16 -march=x86-64-v4 -mavx512bf16 -mavx512vnni -mprefer-vector-width=512 ${PLANALTO_INTRINSICS})
 foreach(isa avx2 avx512 avx512_bf16)
   add_library(planalto_kernels_${isa} OBJECT ${kernel_bodies})
   target_link_libraries(planalto_kernels_${isa} PRIVATE planalto_flags fmt::fmt)
