@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.h: a model as one struct, named by function; read from a Hugging Face config.json of any family that
-// families/ knows. Invariants  what read_model_config returns is complete and consistent: shapes divide, the
-// router's choice is possible Errors      config: unknown model_type, option or value that this engine cannot
-// compute, named as in the file, with what is legal;
-//             all that is wrong with the values is reported together. Unknown keys are ignored (they are kept
-//             by who writes the file).
+// config.h: a model as one struct, named by function; read from a Hugging Face config.json of any family in families/.
+// Invariants  what read_model_config returns is complete and consistent: shapes divide, the router's choice is possible
+// Errors      config: unknown model_type, option or value that this engine cannot compute, named as in the file, with
+//             what is legal; all that is wrong is reported together. Unknown keys are ignored (an export keeps them).
 // Reference   tests/golden/*/config.json and config_v5.json, tests/golden/configs
 #pragma once
 

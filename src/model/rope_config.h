@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// rope_config.h: rotary position embedding as a config.json describes it, in either style, turned into
-// frequencies and scales. Numerics    all in double; the kernels' tables are rounded from these Errors
-// config: unknown rope type, a missing or impossible value, named as in the file Reference
-// tests/golden/rope/rope.json Source      arXiv 2104.09864 (RoPE), 2309.00071 (YaRN), the Llama 3.1 model
-// card's smoothed bands
+// rope_config.h: rotary position embedding of a config.json, in either style, turned into frequencies and scales.
+// Numerics    all in double; the kernels' tables are rounded from these
+// Errors      config: unknown rope type, a missing or impossible value, named as in the file
+// Reference   tests/golden/rope/rope.json
+// Source      arXiv 2104.09864 (RoPE), 2309.00071 (YaRN), the Llama 3.1 model card's smoothed bands
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,7 @@ struct RopeConfig {
   bool truncate = true;                                  // yarn: the correction range is rounded outwards
   double low_freq_factor = 1.0, high_freq_factor = 4.0;  // llama3
   double cos_sin_scale = 1.0;                            // multiplies cos and sin
-  double softmax_factor =
-      1.0;  // multiplies the softmax scale, where the attention asks for it (mscale_all_dim)
+  double softmax_factor = 1.0;   // multiplies the softmax scale, where the attention asks for it
   std::vector<double> inv_freq;  // [rotary_dim / 2], for sequences up to max_positions
 };
 
@@ -42,11 +41,9 @@ struct RopeRequest {
   kernels::RopeStyle style = kernels::RopeStyle::halves;
   bool mscale_in_softmax = false;  // softmax_factor follows mscale_all_dim; 1 otherwise
 };
-// Reads rope_parameters (transformers 5) or rope_theta, rope_scaling and partial_rotary_factor (transformers
-// 4).
+// Reads rope_parameters (transformers 5) or rope_theta, rope_scaling and partial_rotary_factor (transformers 4).
 RopeConfig read_rope_config(const JsonValue& config, const RopeRequest& request, const std::string& source);
-// Frequencies for sequences of this length: only the dynamic kind depends on it, and only beyond
-// max_positions.
+// Frequencies for sequences of this length: only the dynamic kind depends on it, and only beyond max_positions.
 std::vector<double> rope_frequencies(const RopeConfig& rope, std::int64_t sequence_length);
 
 }  // namespace planalto
