@@ -2,3 +2,4 @@
 planalto_folder(base fmt::fmt Threads::Threads)
 include(cmake/kernels.cmake)
 planalto_folder(program planalto_base)
+planalto_folder(ops planalto_program planalto_kernels)

@@ -13,12 +13,18 @@ enum class DType : std::uint8_t { f32, bf16, f64, i32, i64, u8 };
 
 [[gnu::always_inline]] constexpr inline std::int64_t dtype_bytes(DType t) {
   switch (t) {
-    case DType::f32: return 4;
-    case DType::bf16: return 2;
-    case DType::f64: return 8;
-    case DType::i32: return 4;
-    case DType::i64: return 8;
-    case DType::u8: return 1;
+    case DType::f32:
+      return 4;
+    case DType::bf16:
+      return 2;
+    case DType::f64:
+      return 8;
+    case DType::i32:
+      return 4;
+    case DType::i64:
+      return 8;
+    case DType::u8:
+      return 1;
   }
   return 0;
 }
@@ -32,7 +38,9 @@ struct bf16 {
 [[gnu::always_inline]] constexpr inline float to_float(bf16 v) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(v.bits) << 16);
 }
-[[gnu::always_inline]] constexpr inline float to_float(float v) { return v; }
+[[gnu::always_inline]] constexpr inline float to_float(float v) {
+  return v;
+}
 
 [[gnu::always_inline]] constexpr inline bf16 to_bf16(float v) {
   const std::uint32_t u = std::bit_cast<std::uint32_t>(v);

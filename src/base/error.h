@@ -37,7 +37,7 @@ template <class... Args>
 }  // namespace planalto
 
 // A mistake of the programmer, not of the user: raises ErrorKind::internal with the place and the values given.
-#define PLANALTO_CHECK(condition, ...)                                                                       \
-  do {                                                                                                       \
-    if (!(condition)) ::planalto::check_failed(#condition, __FILE__, __LINE__, fmt::format(__VA_ARGS__));    \
+#define PLANALTO_CHECK(condition, ...)                                                                    \
+  do {                                                                                                    \
+    if (!(condition)) ::planalto::check_failed(#condition, __FILE__, __LINE__, fmt::format(__VA_ARGS__)); \
   } while (false)

@@ -34,8 +34,8 @@ class ThreadPool {
   std::vector<std::thread> threads_;
   void (*body_)(void*, int) = nullptr;
   void* arg_ = nullptr;
-  std::atomic<std::uint32_t> epoch_{0};      // a new value starts the workers
-  std::atomic<std::uint32_t> running_{0};    // workers that have not finished the present epoch
+  std::atomic<std::uint32_t> epoch_{0};    // a new value starts the workers
+  std::atomic<std::uint32_t> running_{0};  // workers that have not finished the present epoch
   std::atomic<bool> stop_{false};
 };
 

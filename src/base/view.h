@@ -44,7 +44,9 @@ struct RowCount {
   std::int64_t capacity = 0;
   std::int64_t multiplier = 1;
 
-  [[gnu::always_inline]] std::int64_t get() const { return (count != nullptr ? *count : capacity) * multiplier; }
+  [[gnu::always_inline]] std::int64_t get() const {
+    return (count != nullptr ? *count : capacity) * multiplier;
+  }
 };
 
 // Scratch that the caller owns; a kernel states what it needs in a `..._workspace_bytes` function. 64-byte aligned.

@@ -27,14 +27,15 @@ struct AttentionOperands {
 };
 
 void attention(Builder& b, const std::string& name, const AttentionOperands& a);
-void attention_backward(Builder& b, const std::string& name, const AttentionOperands& a, const Heads& dout, const Heads& dq,
-                        const Heads& dk, const Heads& dv);
+void attention_backward(Builder& b, const std::string& name, const AttentionOperands& a, const Heads& dout,
+                        const Heads& dq, const Heads& dk, const Heads& dv);
 
 struct MlaKeysShape {
   std::int64_t heads = 1, nope = 0, rope_dim = 0, kv_head_stride = 0;
 };
-void mla_keys(Builder& b, const std::string& name, Buffer kv, const Cols& rope, Buffer keys, const Rows& rows, const MlaKeysShape& s);
-void mla_keys_backward(Builder& b, const std::string& name, Buffer dkeys, Buffer dkv, const Cols& drope, const Rows& rows,
-                       const MlaKeysShape& s);
+void mla_keys(Builder& b, const std::string& name, Buffer kv, const Cols& rope, Buffer keys, const Rows& rows,
+              const MlaKeysShape& s);
+void mla_keys_backward(Builder& b, const std::string& name, Buffer dkeys, Buffer dkv, const Cols& drope,
+                       const Rows& rows, const MlaKeysShape& s);
 
 }  // namespace planalto::ops

@@ -10,15 +10,16 @@ namespace planalto::ops {
 namespace {
 
 // 2 rows N K multiply-adds; every row of activations once, every weight once.
-std::function<Cost(const RunCounts&)> product_cost(const Rows& rows, double n, double k, double row_bytes, double weight_bytes) {
+std::function<Cost(const RunCounts&)> product_cost(const Rows& rows, double n, double k, double row_bytes,
+                                                   double weight_bytes) {
   return [=](const RunCounts& c) {
     const double r = rows.value(c);
     return Cost{2.0 * r * n * k, r * row_bytes + weight_bytes, 0};
   };
 }
 
-WorkspaceOperand product_workspace(Builder& b, kernels::GemmPass pass, DType dtype, const Rows& rows, std::int64_t n,
-                                   std::int64_t k, std::int64_t num_segments) {
+WorkspaceOperand product_workspace(Builder& b, kernels::GemmPass pass, DType dtype, const Rows& rows,
+                                   std::int64_t n, std::int64_t k, std::int64_t num_segments) {
   return {b, kernels::grouped_gemm_workspace_bytes({.pass = pass,
                                                     .dtype = dtype,
                                                     .max_rows = rows.max_rows(),
@@ -32,20 +33,24 @@ kernels::Segments segments_at(const RunContext& ctx, const Groups& g) {
   return {g.num, ctx.data<std::int64_t>(g.offsets)};
 }
 
-double row_bytes(const Operand& a, const Operand& b) { return a.bytes(1) + b.bytes(1); }
+double row_bytes(const Operand& a, const Operand& b) {
+  return a.bytes(1) + b.bytes(1);
+}
 
 }  // namespace
 
-void linear(Builder& b, const std::string& name, const Cols& x_cols, Buffer w_buffer, const Cols& y_cols, const Rows& rows,
-            Buffer bias, bool accumulate, const Groups& groups) {
+void linear(Builder& b, const std::string& name, const Cols& x_cols, Buffer w_buffer, const Cols& y_cols,
+            const Rows& rows, Buffer bias, bool accumulate, const Groups& groups) {
   const Operand x(b, x_cols), w(b, w_buffer), y(b, y_cols);
   const std::int64_t n = w.rows / groups.num;
-  PLANALTO_CHECK(x.cols == w.cols && y.cols == n, "{}: x has {} columns, w [{}, {}], y {}", name, x.cols, n, w.cols, y.cols);
-  const WorkspaceOperand scratch = product_workspace(b, kernels::GemmPass::forward, x.dtype, rows, n, w.cols, groups.num);
+  PLANALTO_CHECK(x.cols == w.cols && y.cols == n, "{}: x has {} columns, w [{}, {}], y {}", name, x.cols, n,
+                 w.cols, y.cols);
+  const WorkspaceOperand scratch =
+      product_workspace(b, kernels::GemmPass::forward, x.dtype, rows, n, w.cols, groups.num);
   b.emit({.name = name,
           .kind = "grouped_gemm_forward",
-          .accesses = {reads(x.buffer), reads(w.buffer), reads(bias), reads(rows.counts), reads(groups.offsets),
-                       writes_or_adds(y.buffer, accumulate), writes(scratch.buffer)},
+          .accesses = {reads(x.buffer), reads(w.buffer), reads(bias), reads(rows.counts),
+                       reads(groups.offsets), writes_or_adds(y.buffer, accumulate), writes(scratch.buffer)},
           .cost = product_cost(rows, static_cast<double>(n), static_cast<double>(w.cols), row_bytes(x, y),
                                w.bytes(static_cast<double>(w.rows))),
           .run = [=](const RunContext& ctx) {
@@ -60,12 +65,14 @@ void linear(Builder& b, const std::string& name, const Cols& x_cols, Buffer w_bu
           }});
 }
 
-void linear_grad_input(Builder& b, const std::string& name, const Cols& dy_cols, Buffer w_buffer, const Cols& dx_cols,
-                       const Rows& rows, bool accumulate, const Groups& groups) {
+void linear_grad_input(Builder& b, const std::string& name, const Cols& dy_cols, Buffer w_buffer,
+                       const Cols& dx_cols, const Rows& rows, bool accumulate, const Groups& groups) {
   const Operand dy(b, dy_cols), w(b, w_buffer), dx(b, dx_cols);
   const std::int64_t n = w.rows / groups.num;
-  PLANALTO_CHECK(dy.cols == n && dx.cols == w.cols, "{}: dy has {} columns, w [{}, {}], dx {}", name, dy.cols, n, w.cols, dx.cols);
-  const WorkspaceOperand scratch = product_workspace(b, kernels::GemmPass::grad_input, dy.dtype, rows, n, w.cols, groups.num);
+  PLANALTO_CHECK(dy.cols == n && dx.cols == w.cols, "{}: dy has {} columns, w [{}, {}], dx {}", name, dy.cols,
+                 n, w.cols, dx.cols);
+  const WorkspaceOperand scratch =
+      product_workspace(b, kernels::GemmPass::grad_input, dy.dtype, rows, n, w.cols, groups.num);
   b.emit({.name = name,
           .kind = "grouped_gemm_grad_input",
           .accesses = {reads(dy.buffer), reads(w.buffer), reads(rows.counts), reads(groups.offsets),
@@ -83,13 +90,15 @@ void linear_grad_input(Builder& b, const std::string& name, const Cols& dy_cols,
           }});
 }
 
-void linear_grad_weight(Builder& b, const std::string& name, const Cols& dy_cols, const Cols& x_cols, Buffer dw_buffer,
-                        const Rows& rows, const Groups& groups) {
+void linear_grad_weight(Builder& b, const std::string& name, const Cols& dy_cols, const Cols& x_cols,
+                        Buffer dw_buffer, const Rows& rows, const Groups& groups) {
   const Operand dy(b, dy_cols), x(b, x_cols), dw(b, dw_buffer);
   const std::int64_t n = dw.rows / groups.num;
-  PLANALTO_CHECK(dy.cols == n && x.cols == dw.cols, "{}: dy has {} columns, x {}, dw [{}, {}]", name, dy.cols, x.cols, n, dw.cols);
+  PLANALTO_CHECK(dy.cols == n && x.cols == dw.cols, "{}: dy has {} columns, x {}, dw [{}, {}]", name, dy.cols,
+                 x.cols, n, dw.cols);
   const bool accumulate = b.accumulate(dw.buffer);
-  const WorkspaceOperand scratch = product_workspace(b, kernels::GemmPass::grad_weight, x.dtype, rows, n, dw.cols, groups.num);
+  const WorkspaceOperand scratch =
+      product_workspace(b, kernels::GemmPass::grad_weight, x.dtype, rows, n, dw.cols, groups.num);
   b.emit({.name = name,
           .kind = "grouped_gemm_grad_weight",
           .accesses = {reads(dy.buffer), reads(x.buffer), reads(rows.counts), reads(groups.offsets),
@@ -113,15 +122,20 @@ void bias_grad(Builder& b, const std::string& name, const Cols& dy_cols, Buffer 
   const WorkspaceOperand scratch(b, kernels::bias_grad_workspace_bytes(rows.max_rows(), dy.cols));
   b.emit({.name = name,
           .kind = "bias_grad",
-          .accesses = {reads(dy.buffer), reads(rows.counts), writes_or_adds(dbias, accumulate), writes(scratch.buffer)},
-          .cost = [=](const RunCounts& c) { return Cost{rows.value(c) * static_cast<double>(dy.cols), dy.bytes(rows.value(c)), 0}; },
-          .run = [=](const RunContext& ctx) {
-            kernels::bias_grad(*ctx.exec, {.dy = dy.at(ctx),
-                                           .dbias = ctx.data<float>(dbias),
-                                           .accumulate = accumulate,
-                                           .rows = rows.at(ctx),
-                                           .workspace = scratch.at(ctx)});
-          }});
+          .accesses = {reads(dy.buffer), reads(rows.counts), writes_or_adds(dbias, accumulate),
+                       writes(scratch.buffer)},
+          .cost =
+              [=](const RunCounts& c) {
+                return Cost{rows.value(c) * static_cast<double>(dy.cols), dy.bytes(rows.value(c)), 0};
+              },
+          .run =
+              [=](const RunContext& ctx) {
+                kernels::bias_grad(*ctx.exec, {.dy = dy.at(ctx),
+                                               .dbias = ctx.data<float>(dbias),
+                                               .accumulate = accumulate,
+                                               .rows = rows.at(ctx),
+                                               .workspace = scratch.at(ctx)});
+              }});
 }
 
 }  // namespace planalto::ops

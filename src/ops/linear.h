@@ -20,11 +20,11 @@ struct Groups {
 void linear(Builder& b, const std::string& name, const Cols& x, Buffer w, const Cols& y, const Rows& rows,
             Buffer bias = {}, bool accumulate = false, const Groups& groups = {});
 // dx = dy w (+ dx)
-void linear_grad_input(Builder& b, const std::string& name, const Cols& dy, Buffer w, const Cols& dx, const Rows& rows,
-                       bool accumulate = false, const Groups& groups = {});
+void linear_grad_input(Builder& b, const std::string& name, const Cols& dy, Buffer w, const Cols& dx,
+                       const Rows& rows, bool accumulate = false, const Groups& groups = {});
 // dw (+)= dy^T x: overwrites on the first write of the step, adds afterwards
-void linear_grad_weight(Builder& b, const std::string& name, const Cols& dy, const Cols& x, Buffer dw, const Rows& rows,
-                        const Groups& groups = {});
+void linear_grad_weight(Builder& b, const std::string& name, const Cols& dy, const Cols& x, Buffer dw,
+                        const Rows& rows, const Groups& groups = {});
 // dbias (+)= column sums of dy
 void bias_grad(Builder& b, const std::string& name, const Cols& dy, Buffer dbias, const Rows& rows);
 

@@ -5,45 +5,49 @@
 
 namespace planalto::ops {
 
-void loss_head(Builder& b, const std::string& name, Buffer x_buffer, Buffer w_buffer, const Batch& batch, std::int64_t tile_rows,
-               const LossOutputs& out) {
+void loss_head(Builder& b, const std::string& name, Buffer x_buffer, Buffer w_buffer, const Batch& batch,
+               std::int64_t tile_rows, const LossOutputs& out) {
   const Operand x(b, x_buffer), w(b, w_buffer), dx(b, out.dx), dw(b, out.dw);
   const Rows rows = batch.tokens();
   const bool gradients = out.dx.valid();
   const bool accumulate_dw = gradients && b.accumulate(out.dw);
-  const WorkspaceOperand scratch(b, kernels::loss_head_workspace_bytes({.dtype = x.dtype,
-                                                                        .max_tokens = rows.max_rows(),
-                                                                        .d = x.cols,
-                                                                        .vocab = w.rows,
-                                                                        .tile_rows = tile_rows,
-                                                                        .gradients = gradients},
-                                                                       b.target().isa, b.target().num_threads));
+  const WorkspaceOperand scratch(b,
+                                 kernels::loss_head_workspace_bytes({.dtype = x.dtype,
+                                                                     .max_tokens = rows.max_rows(),
+                                                                     .d = x.cols,
+                                                                     .vocab = w.rows,
+                                                                     .tile_rows = tile_rows,
+                                                                     .gradients = gradients},
+                                                                    b.target().isa, b.target().num_threads));
   const double per_row = (gradients ? 6.0 : 2.0) * static_cast<double>(w.rows) * static_cast<double>(w.cols);
   b.emit({.name = name,
           .kind = "loss_head",
-          .accesses = {reads(x.buffer), reads(w.buffer), reads(batch.labels), reads(batch.counts), reads(out.grad_scales),
-                       updates(out.loss_sums), writes(out.row_loss), writes_or_adds(out.dx, out.accumulate_dx),
-                       writes_or_adds(out.dw, accumulate_dw), writes(scratch.buffer)},
-          .cost = [=](const RunCounts& c) {
-            const double r = rows.value(c);
-            return Cost{r * per_row, x.bytes(r) + dx.bytes(r) + w.bytes(static_cast<double>(w.rows)), 0};
-          },
-          .run = [=](const RunContext& ctx) {
-            const float* scale = ctx.data<float>(out.grad_scales);
-            kernels::loss_head(*ctx.exec, {.x = x.at(ctx),
-                                           .w = w.at(ctx),
-                                           .labels = ctx.data<std::int32_t>(batch.labels),
-                                           .loss_sum = ctx.data<double>(out.loss_sums) + out.index,
-                                           .row_loss = ctx.data<float>(out.row_loss),
-                                           .grad_scale = scale != nullptr ? scale + out.index : nullptr,
-                                           .dx = dx.at(ctx),
-                                           .accumulate_dx = out.accumulate_dx,
-                                           .dw = dw.at(ctx),
-                                           .accumulate_dw = accumulate_dw,
-                                           .tile_rows = tile_rows,
-                                           .tokens = rows.at(ctx),
-                                           .workspace = scratch.at(ctx)});
-          }});
+          .accesses = {reads(x.buffer), reads(w.buffer), reads(batch.labels), reads(batch.counts),
+                       reads(out.grad_scales), updates(out.loss_sums), writes(out.row_loss),
+                       writes_or_adds(out.dx, out.accumulate_dx), writes_or_adds(out.dw, accumulate_dw),
+                       writes(scratch.buffer)},
+          .cost =
+              [=](const RunCounts& c) {
+                const double r = rows.value(c);
+                return Cost{r * per_row, x.bytes(r) + dx.bytes(r) + w.bytes(static_cast<double>(w.rows)), 0};
+              },
+          .run =
+              [=](const RunContext& ctx) {
+                const float* scale = ctx.data<float>(out.grad_scales);
+                kernels::loss_head(*ctx.exec, {.x = x.at(ctx),
+                                               .w = w.at(ctx),
+                                               .labels = ctx.data<std::int32_t>(batch.labels),
+                                               .loss_sum = ctx.data<double>(out.loss_sums) + out.index,
+                                               .row_loss = ctx.data<float>(out.row_loss),
+                                               .grad_scale = scale != nullptr ? scale + out.index : nullptr,
+                                               .dx = dx.at(ctx),
+                                               .accumulate_dx = out.accumulate_dx,
+                                               .dw = dw.at(ctx),
+                                               .accumulate_dw = accumulate_dw,
+                                               .tile_rows = tile_rows,
+                                               .tokens = rows.at(ctx),
+                                               .workspace = scratch.at(ctx)});
+              }});
 }
 
 }  // namespace planalto::ops

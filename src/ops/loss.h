@@ -11,14 +11,14 @@
 namespace planalto::ops {
 
 struct LossOutputs {
-  Buffer loss_sums;            // += at [index]
+  Buffer loss_sums;  // += at [index]
   std::int64_t index = 0;
-  Buffer row_loss;             // [T] fp32; invalid: not wanted
-  Buffer grad_scales;          // read at [index]; invalid: loss only
+  Buffer row_loss;     // [T] fp32; invalid: not wanted
+  Buffer grad_scales;  // read at [index]; invalid: loss only
   Buffer dx, dw;
   bool accumulate_dx = false;
 };
-void loss_head(Builder& b, const std::string& name, Buffer x, Buffer w, const Batch& batch, std::int64_t tile_rows,
-               const LossOutputs& out);
+void loss_head(Builder& b, const std::string& name, Buffer x, Buffer w, const Batch& batch,
+               std::int64_t tile_rows, const LossOutputs& out);
 
 }  // namespace planalto::ops

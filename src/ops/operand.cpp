@@ -8,10 +8,14 @@ namespace planalto::ops {
 double Rows::value(const RunCounts& c) const {
   const auto m = static_cast<double>(multiplier);
   switch (kind) {
-    case RowKind::tokens: return c.tokens * m;
-    case RowKind::routes: return c.routes * m;
-    case RowKind::documents: return c.documents * m;
-    case RowKind::fixed: return static_cast<double>(capacity) * m;
+    case RowKind::tokens:
+      return c.tokens * m;
+    case RowKind::routes:
+      return c.routes * m;
+    case RowKind::documents:
+      return c.documents * m;
+    case RowKind::fixed:
+      return static_cast<double>(capacity) * m;
   }
   return 0;
 }
@@ -23,8 +27,8 @@ Operand::Operand(const Builder& b, const Cols& c) : buffer(c.buffer), first(c.fi
   rows = info.rows;
   row_stride = info.cols;
   cols = c.num < 0 ? info.cols - c.first : c.num;
-  PLANALTO_CHECK(first >= 0 && first + cols <= info.cols, "columns {} .. {} of buffer {} with {}", first, first + cols,
-                 info.name, info.cols);
+  PLANALTO_CHECK(first >= 0 && first + cols <= info.cols, "columns {} .. {} of buffer {} with {}", first,
+                 first + cols, info.name, info.cols);
 }
 
 Matrix Operand::at(const RunContext& ctx) const {

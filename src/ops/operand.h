@@ -19,7 +19,8 @@ struct Cols {
   std::int64_t num = -1;  // -1: all
   Cols() = default;
   Cols(Buffer b) : buffer(b) {}  // NOLINT(google-explicit-constructor): a whole buffer is its columns
-  Cols(Buffer b, std::int64_t first_col, std::int64_t num_cols) : buffer(b), first(first_col), num(num_cols) {}
+  Cols(Buffer b, std::int64_t first_col, std::int64_t num_cols)
+      : buffer(b), first(first_col), num(num_cols) {}
 };
 
 enum class RowKind : std::uint8_t { tokens, routes, documents, fixed };
@@ -69,15 +70,24 @@ struct Operand {
   }
 };
 
-inline Access reads(Buffer b) { return {b, AccessKind::read}; }
-inline Access writes(Buffer b) { return {b, AccessKind::write}; }
-inline Access updates(Buffer b) { return {b, AccessKind::update}; }
-inline Access writes_or_adds(Buffer b, bool accumulate) { return accumulate ? updates(b) : writes(b); }
+inline Access reads(Buffer b) {
+  return {b, AccessKind::read};
+}
+inline Access writes(Buffer b) {
+  return {b, AccessKind::write};
+}
+inline Access updates(Buffer b) {
+  return {b, AccessKind::update};
+}
+inline Access writes_or_adds(Buffer b, bool accumulate) {
+  return accumulate ? updates(b) : writes(b);
+}
 
 struct WorkspaceOperand {
   Buffer buffer;
   std::int64_t bytes = 0;
-  WorkspaceOperand(Builder& b, std::int64_t num_bytes) : buffer(b.workspace("workspace", num_bytes)), bytes(num_bytes) {}
+  WorkspaceOperand(Builder& b, std::int64_t num_bytes)
+      : buffer(b.workspace("workspace", num_bytes)), bytes(num_bytes) {}
   Workspace at(const RunContext& ctx) const { return {ctx.data<void>(buffer), bytes}; }
 };
 

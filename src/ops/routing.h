@@ -12,12 +12,12 @@ namespace planalto::ops {
 
 // The routing of one layer and microbatch: what dispatch, experts, combine and the router's backward need.
 struct Routes {
-  Buffer logits, scores;                          // [T, E] fp32
-  Buffer ids;                                     // [T, K] int32
-  Buffer weights;                                 // [T, K] fp32
-  Buffer counts;                                  // [E] int64
-  Buffer offsets;                                 // [E + 1] int64
-  Buffer source_row, position, row_weights;       // [R], [T, K], [R]
+  Buffer logits, scores;                     // [T, E] fp32
+  Buffer ids;                                // [T, K] int32
+  Buffer weights;                            // [T, K] fp32
+  Buffer counts;                             // [E] int64
+  Buffer offsets;                            // [E + 1] int64
+  Buffer source_row, position, row_weights;  // [R], [T, K], [R]
   Rows tokens;
   std::int64_t num_experts = 0, top_k = 0;
 
@@ -29,13 +29,14 @@ struct Routes {
 };
 
 // bias invalid: none. The selection happens here and nowhere else.
-void route(Builder& b, const std::string& name, const kernels::RouterOptions& o, Buffer bias, const Routes& r);
+void route(Builder& b, const std::string& name, const kernels::RouterOptions& o, Buffer bias,
+           const Routes& r);
 // Weights and counts for ids that exist already: a recompute, a replay.
 void route_again(Builder& b, const std::string& name, const kernels::RouterOptions& o, const Routes& r);
 void route_layout(Builder& b, const std::string& name, const Routes& r);
 // dlogits = gradient at the logits of the weights' gradient
-void route_backward(Builder& b, const std::string& name, const kernels::RouterOptions& o, const Routes& r, Buffer dweights,
-                    Buffer dlogits);
+void route_backward(Builder& b, const std::string& name, const kernels::RouterOptions& o, const Routes& r,
+                    Buffer dweights, Buffer dlogits);
 
 struct AuxLoss {
   kernels::AuxLossKind kind = kernels::AuxLossKind::microbatch;
@@ -45,16 +46,21 @@ struct AuxLoss {
   std::int64_t joined_layers = 1;
 };
 // Adds the loss to loss[loss_index] (double; invalid: not wanted) and the gradient to dlogits (invalid: not wanted).
-void aux_loss(Builder& b, const std::string& name, const kernels::RouterOptions& o, const AuxLoss& aux, const Routes& r,
-              const Batch& batch, Buffer loss, std::int64_t loss_index, Buffer dlogits);
+void aux_loss(Builder& b, const std::string& name, const kernels::RouterOptions& o, const AuxLoss& aux,
+              const Routes& r, const Batch& batch, Buffer loss, std::int64_t loss_index, Buffer dlogits);
 // totals[row] (+)= counts: overwrites when `first`
-void count_routes(Builder& b, const std::string& name, const Routes& r, Buffer totals, std::int64_t row, bool first);
+void count_routes(Builder& b, const std::string& name, const Routes& r, Buffer totals, std::int64_t row,
+                  bool first);
 // bias += rate * sign(mean - counts) from totals[row], unless *skip
-void update_router_bias(Builder& b, const std::string& name, Buffer bias, Buffer totals, std::int64_t row, float rate, Buffer skip);
+void update_router_bias(Builder& b, const std::string& name, Buffer bias, Buffer totals, std::int64_t row,
+                        float rate, Buffer skip);
 
-void gather_rows(Builder& b, const std::string& name, Buffer x, Buffer source_row, Buffer rows, const Rows& num_rows);
-void combine_rows(Builder& b, const std::string& name, Buffer rows, const Routes& r, Buffer y, bool accumulate);
-void scatter_rows(Builder& b, const std::string& name, Buffer rows, Buffer target_row, Buffer y, const Rows& num_rows);
+void gather_rows(Builder& b, const std::string& name, Buffer x, Buffer source_row, Buffer rows,
+                 const Rows& num_rows);
+void combine_rows(Builder& b, const std::string& name, Buffer rows, const Routes& r, Buffer y,
+                  bool accumulate);
+void scatter_rows(Builder& b, const std::string& name, Buffer rows, Buffer target_row, Buffer y,
+                  const Rows& num_rows);
 void unsort_route_values(Builder& b, const std::string& name, Buffer sorted, const Routes& r, Buffer values);
 
 }  // namespace planalto::ops

@@ -19,19 +19,21 @@ Matrix per_head(Matrix m, std::int64_t heads) {
 }
 
 std::function<Cost(const RunCounts&)> row_cost(const Rows& rows, double flops_per_row, double bytes_per_row) {
-  return [=](const RunCounts& c) { return Cost{rows.value(c) * flops_per_row, rows.value(c) * bytes_per_row, 0}; };
+  return [=](const RunCounts& c) {
+    return Cost{rows.value(c) * flops_per_row, rows.value(c) * bytes_per_row, 0};
+  };
 }
 
 }  // namespace
 
-void rms_norm(Builder& b, const std::string& name, const Cols& x_cols, Buffer weight, const Cols& y_cols, Buffer rstd,
-              const Rows& rows, const NormShape& shape) {
+void rms_norm(Builder& b, const std::string& name, const Cols& x_cols, Buffer weight, const Cols& y_cols,
+              Buffer rstd, const Rows& rows, const NormShape& shape) {
   const Operand x(b, x_cols), y(b, y_cols);
-  PLANALTO_CHECK(shape.heads == 1 || (x.cols == x.row_stride && y.cols == y.row_stride), "{}: heads of strided rows", name);
+  PLANALTO_CHECK(shape.heads == 1 || (x.cols == x.row_stride && y.cols == y.row_stride),
+                 "{}: heads of strided rows", name);
   b.emit({.name = name,
           .kind = "rms_norm_forward",
-          .accesses = {reads(x.buffer), reads(weight), reads(rows.counts), writes(y.buffer),
-                       writes(rstd)},
+          .accesses = {reads(x.buffer), reads(weight), reads(rows.counts), writes(y.buffer), writes(rstd)},
           .cost = row_cost(rows, 4.0 * static_cast<double>(x.cols), x.bytes(1) + y.bytes(1)),
           .run = [=](const RunContext& ctx) {
             kernels::rms_norm_forward(*ctx.exec, {.x = per_head(x.at(ctx), shape.heads),
@@ -43,8 +45,9 @@ void rms_norm(Builder& b, const std::string& name, const Cols& x_cols, Buffer we
           }});
 }
 
-void rms_norm_backward(Builder& b, const std::string& name, const Cols& x_cols, Buffer weight, Buffer rstd, const Cols& dy_cols,
-                       const Cols& dx_cols, bool accumulate_dx, Buffer dweight, const Rows& rows, const NormShape& shape) {
+void rms_norm_backward(Builder& b, const std::string& name, const Cols& x_cols, Buffer weight, Buffer rstd,
+                       const Cols& dy_cols, const Cols& dx_cols, bool accumulate_dx, Buffer dweight,
+                       const Rows& rows, const NormShape& shape) {
   const Operand x(b, x_cols), dy(b, dy_cols), dx(b, dx_cols);
   const bool accumulate_dweight = b.accumulate(dweight);
   const WorkspaceOperand scratch(
@@ -52,9 +55,10 @@ void rms_norm_backward(Builder& b, const std::string& name, const Cols& x_cols, 
   b.emit({.name = name,
           .kind = "rms_norm_backward",
           .accesses = {reads(x.buffer), reads(weight), reads(rstd), reads(dy.buffer), reads(rows.counts),
-                       writes_or_adds(dx.buffer, accumulate_dx),
-                       writes_or_adds(dweight, accumulate_dweight), writes(scratch.buffer)},
-          .cost = row_cost(rows, 9.0 * static_cast<double>(x.cols), x.bytes(1) + dy.bytes(1) + dx.bytes(accumulate_dx ? 2 : 1)),
+                       writes_or_adds(dx.buffer, accumulate_dx), writes_or_adds(dweight, accumulate_dweight),
+                       writes(scratch.buffer)},
+          .cost = row_cost(rows, 9.0 * static_cast<double>(x.cols),
+                           x.bytes(1) + dy.bytes(1) + dx.bytes(accumulate_dx ? 2 : 1)),
           .run = [=](const RunContext& ctx) {
             kernels::rms_norm_backward(*ctx.exec, {.x = per_head(x.at(ctx), shape.heads),
                                                    .weight = ctx.data<void>(weight),
@@ -69,7 +73,8 @@ void rms_norm_backward(Builder& b, const std::string& name, const Cols& x_cols, 
           }});
 }
 
-void rope(Builder& b, const std::string& name, const Cols& x_cols, const Batch& batch, const RopeShape& shape, bool inverse) {
+void rope(Builder& b, const std::string& name, const Cols& x_cols, const Batch& batch, const RopeShape& shape,
+          bool inverse) {
   const Operand x(b, x_cols);
   const Rows rows = batch.tokens();
   const double rotated = 2.0 * static_cast<double>(shape.half * shape.heads);
@@ -94,7 +99,8 @@ void rope(Builder& b, const std::string& name, const Cols& x_cols, const Batch& 
           }});
 }
 
-void swiglu(Builder& b, const std::string& name, Buffer gate_up_buffer, Buffer row_weight, Buffer act_buffer, const Rows& rows) {
+void swiglu(Builder& b, const std::string& name, Buffer gate_up_buffer, Buffer row_weight, Buffer act_buffer,
+            const Rows& rows) {
   const Operand gate_up(b, gate_up_buffer), act(b, act_buffer);
   b.emit({.name = name,
           .kind = "swiglu_forward",
@@ -108,9 +114,11 @@ void swiglu(Builder& b, const std::string& name, Buffer gate_up_buffer, Buffer r
           }});
 }
 
-void swiglu_backward(Builder& b, const std::string& name, Buffer gate_up_buffer, Buffer row_weight, Buffer dact_buffer,
-                     Buffer dgate_up_buffer, Buffer drow_weight, Buffer act_buffer, const Rows& rows) {
-  const Operand gate_up(b, gate_up_buffer), dact(b, dact_buffer), dgate_up(b, dgate_up_buffer), act(b, act_buffer);
+void swiglu_backward(Builder& b, const std::string& name, Buffer gate_up_buffer, Buffer row_weight,
+                     Buffer dact_buffer, Buffer dgate_up_buffer, Buffer drow_weight, Buffer act_buffer,
+                     const Rows& rows) {
+  const Operand gate_up(b, gate_up_buffer), dact(b, dact_buffer), dgate_up(b, dgate_up_buffer),
+      act(b, act_buffer);
   b.emit({.name = name,
           .kind = "swiglu_backward",
           .accesses = {reads(gate_up.buffer), reads(row_weight), reads(dact.buffer), reads(rows.counts),
@@ -129,16 +137,19 @@ void swiglu_backward(Builder& b, const std::string& name, Buffer gate_up_buffer,
           }});
 }
 
-void add(Builder& b, const std::string& name, const Cols& x_cols, const Cols& other_cols, const Cols& y_cols, const Rows& rows) {
+void add(Builder& b, const std::string& name, const Cols& x_cols, const Cols& other_cols, const Cols& y_cols,
+         const Rows& rows) {
   const Operand x(b, x_cols), other(b, other_cols), y(b, y_cols);
   const bool in_place = y.buffer == x.buffer || y.buffer == other.buffer;
   b.emit({.name = name,
           .kind = "add_rows",
-          .accesses = {reads(x.buffer), reads(other.buffer), reads(rows.counts), writes_or_adds(y.buffer, in_place)},
+          .accesses = {reads(x.buffer), reads(other.buffer), reads(rows.counts),
+                       writes_or_adds(y.buffer, in_place)},
           .cost = row_cost(rows, other.buffer.valid() ? static_cast<double>(x.cols) : 0.0,
                            x.bytes(1) + other.bytes(1) + y.bytes(1)),
           .run = [=](const RunContext& ctx) {
-            kernels::add_rows(*ctx.exec, {.a = x.at(ctx), .b = other.at(ctx), .y = y.at(ctx), .rows = rows.at(ctx)});
+            kernels::add_rows(*ctx.exec,
+                              {.a = x.at(ctx), .b = other.at(ctx), .y = y.at(ctx), .rows = rows.at(ctx)});
           }});
 }
 
@@ -147,11 +158,18 @@ void fill_zero(Builder& b, const std::string& name, Buffer x) {
   b.emit({.name = name,
           .kind = "fill_zero",
           .accesses = {writes(x)},
-          .cost = [=](const RunCounts&) { return Cost{0, static_cast<double>(bytes), 0}; },
-          .run = [=](const RunContext& ctx) { kernels::fill_zero(*ctx.exec, {.data = ctx.data<void>(x), .bytes = bytes}); }});
+          .cost =
+              [=](const RunCounts&) {
+                return Cost{0, static_cast<double>(bytes), 0};
+              },
+          .run =
+              [=](const RunContext& ctx) {
+                kernels::fill_zero(*ctx.exec, {.data = ctx.data<void>(x), .bytes = bytes});
+              }});
 }
 
-void embedding(Builder& b, const std::string& name, Buffer table_buffer, const Batch& batch, Buffer y_buffer) {
+void embedding(Builder& b, const std::string& name, Buffer table_buffer, const Batch& batch,
+               Buffer y_buffer) {
   const Operand table(b, table_buffer), y(b, y_buffer);
   const Rows rows = batch.tokens();
   b.emit({.name = name,
@@ -166,27 +184,31 @@ void embedding(Builder& b, const std::string& name, Buffer table_buffer, const B
           }});
 }
 
-void embedding_backward(Builder& b, const std::string& name, const Batch& batch, Buffer dy_buffer, Buffer dtable_buffer,
-                        std::int64_t padding_id) {
+void embedding_backward(Builder& b, const std::string& name, const Batch& batch, Buffer dy_buffer,
+                        Buffer dtable_buffer, std::int64_t padding_id) {
   const Operand dy(b, dy_buffer), dtable(b, dtable_buffer);
   const Rows rows = batch.tokens();
   const bool accumulate = b.accumulate(dtable.buffer);
   const double table_bytes = accumulate ? 0 : dtable.bytes(static_cast<double>(dtable.rows));
   b.emit({.name = name,
           .kind = "embedding_backward",
-          .accesses = {reads(batch.ids), reads(dy.buffer), reads(batch.counts), writes_or_adds(dtable.buffer, accumulate)},
-          .cost = [=](const RunCounts& c) {
-            const double r = rows.value(c);
-            return Cost{r * static_cast<double>(dy.cols), dy.bytes(r) + 2 * dtable.bytes(r) + table_bytes, 0};
-          },
-          .run = [=](const RunContext& ctx) {
-            kernels::embedding_backward(*ctx.exec, {.ids = ctx.data<std::int32_t>(batch.ids),
-                                                    .dy = dy.at(ctx),
-                                                    .dtable = dtable.at(ctx),
-                                                    .padding_id = padding_id,
-                                                    .accumulate = accumulate,
-                                                    .tokens = rows.at(ctx)});
-          }});
+          .accesses = {reads(batch.ids), reads(dy.buffer), reads(batch.counts),
+                       writes_or_adds(dtable.buffer, accumulate)},
+          .cost =
+              [=](const RunCounts& c) {
+                const double r = rows.value(c);
+                return Cost{r * static_cast<double>(dy.cols), dy.bytes(r) + 2 * dtable.bytes(r) + table_bytes,
+                            0};
+              },
+          .run =
+              [=](const RunContext& ctx) {
+                kernels::embedding_backward(*ctx.exec, {.ids = ctx.data<std::int32_t>(batch.ids),
+                                                        .dy = dy.at(ctx),
+                                                        .dtable = dtable.at(ctx),
+                                                        .padding_id = padding_id,
+                                                        .accumulate = accumulate,
+                                                        .tokens = rows.at(ctx)});
+              }});
 }
 
 }  // namespace planalto::ops

@@ -9,35 +9,49 @@ namespace planalto {
 
 const char* to_string(Tier tier) {
   switch (tier) {
-    case Tier::device: return "device";
-    case Tier::host: return "host";
-    case Tier::disk: return "disk";
+    case Tier::device:
+      return "device";
+    case Tier::host:
+      return "host";
+    case Tier::disk:
+      return "disk";
   }
   return "?";
 }
 
 const char* to_string(Role role) {
   switch (role) {
-    case Role::parameter: return "parameter";
-    case Role::gradient: return "gradient";
-    case Role::optimizer_state: return "optimizer_state";
-    case Role::activation: return "activation";
-    case Role::boundary: return "boundary";
-    case Role::exchange: return "exchange";
-    case Role::workspace: return "workspace";
-    case Role::input: return "input";
-    case Role::statistic: return "statistic";
+    case Role::parameter:
+      return "parameter";
+    case Role::gradient:
+      return "gradient";
+    case Role::optimizer_state:
+      return "optimizer_state";
+    case Role::activation:
+      return "activation";
+    case Role::boundary:
+      return "boundary";
+    case Role::exchange:
+      return "exchange";
+    case Role::workspace:
+      return "workspace";
+    case Role::input:
+      return "input";
+    case Role::statistic:
+      return "statistic";
   }
   return "?";
 }
 
 Buffer BufferTable::add(BufferInfo info) {
-  PLANALTO_CHECK(info.rows >= 0 && info.cols >= 0, "buffer {} has shape [{}, {}]", info.name, info.rows, info.cols);
+  PLANALTO_CHECK(info.rows >= 0 && info.cols >= 0, "buffer {} has shape [{}, {}]", info.name, info.rows,
+                 info.cols);
   PLANALTO_CHECK(info.slots == 1 || info.slots == 2, "buffer {} has {} slots", info.name, info.slots);
   std::int64_t bytes = 0;
   if (__builtin_mul_overflow(info.rows, info.cols, &bytes) ||
       __builtin_mul_overflow(bytes, dtype_bytes(info.dtype), &bytes)) {
-    fail(ErrorKind::memory, "buffer {} of {} x {} elements has more than 2^63 bytes", info.name, info.rows, info.cols);
+    fail(ErrorKind::memory, "buffer {} of {} x {} elements has more than 2^63 bytes", info.name, info.rows,
+         info.cols);
   }
   infos_.push_back(std::move(info));
   return Buffer{static_cast<std::int32_t>(infos_.size() - 1)};

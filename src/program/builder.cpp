@@ -10,11 +10,16 @@ namespace planalto {
 
 const char* to_string(Phase phase) {
   switch (phase) {
-    case Phase::forward: return "forward";
-    case Phase::backward: return "backward";
-    case Phase::exchange: return "exchange";
-    case Phase::optimizer: return "optimizer";
-    case Phase::data: return "data";
+    case Phase::forward:
+      return "forward";
+    case Phase::backward:
+      return "backward";
+    case Phase::exchange:
+      return "exchange";
+    case Phase::optimizer:
+      return "optimizer";
+    case Phase::data:
+      return "data";
   }
   return "?";
 }
@@ -26,7 +31,8 @@ Builder::Builder(BufferTable& table, const Target& target, std::string program_n
   program_.streams.push_back({"compute", true});
 }
 
-Buffer Builder::transient(std::string_view name, DType dtype, std::int64_t rows, std::int64_t cols, Role role) {
+Buffer Builder::transient(std::string_view name, DType dtype, std::int64_t rows, std::int64_t cols,
+                          Role role) {
   return table_.add({.name = prefix_ + std::string(name),
                      .dtype = dtype,
                      .rows = rows,
@@ -65,7 +71,9 @@ Builder::Scope::Scope(Builder& b, std::string_view name) : builder_(b), old_size
   b.prefix_ += '.';
 }
 
-Builder::Scope::~Scope() { builder_.prefix_.resize(old_size_); }
+Builder::Scope::~Scope() {
+  builder_.prefix_.resize(old_size_);
+}
 
 int Builder::stream(std::string_view name, bool compute) {
   for (std::size_t i = 0; i < program_.streams.size(); ++i) {

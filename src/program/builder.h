@@ -38,9 +38,11 @@ class Builder {
   const BufferInfo& info(Buffer b) const { return table_[b]; }
 
   // A buffer that lives between its first and last use in this program. The name is prefixed by the scopes that are open.
-  Buffer transient(std::string_view name, DType dtype, std::int64_t rows, std::int64_t cols, Role role = Role::activation);
+  Buffer transient(std::string_view name, DType dtype, std::int64_t rows, std::int64_t cols,
+                   Role role = Role::activation);
   // Two slots, addressed by the iteration of the region that it is used in.
-  Buffer slotted(std::string_view name, DType dtype, std::int64_t rows, std::int64_t cols, Role role = Role::exchange);
+  Buffer slotted(std::string_view name, DType dtype, std::int64_t rows, std::int64_t cols,
+                 Role role = Role::exchange);
   Buffer workspace(std::string_view name, std::int64_t bytes);
 
   // Appends an op: scopes prefix its name; phase and stream are the present ones.

@@ -31,7 +31,7 @@ struct Access {
 
 // What a step learned only when it ran. Capacities stand in for the plan.
 struct RunCounts {
-  double tokens = 0;           // of one microbatch
+  double tokens = 0;  // of one microbatch
   double documents = 0;
   double attention_pairs = 0;  // sum over documents of the (query, key) pairs that the mask keeps
   double routes = 0;           // of one layer
@@ -47,9 +47,9 @@ struct Cost {
 class RunContext {
  public:
   const ExecContext* exec = nullptr;
-  void* const* base = nullptr;                 // by buffer id: address of slot 0
-  const std::int64_t* slot_stride = nullptr;   // by buffer id: bytes from slot 0 to slot 1 (0: one slot)
-  std::int64_t iteration = 0;                  // of the innermost Repeat, 0 outside
+  void* const* base = nullptr;                // by buffer id: address of slot 0
+  const std::int64_t* slot_stride = nullptr;  // by buffer id: bytes from slot 0 to slot 1 (0: one slot)
+  std::int64_t iteration = 0;                 // of the innermost Repeat, 0 outside
 
   void* address(Buffer b, int shift = 0) const {
     char* p = static_cast<char*>(base[b.id]);
@@ -69,10 +69,10 @@ struct Op {
   Phase phase = Phase::forward;
   int stream = 0;
   std::vector<Access> accesses;
-  std::function<Cost(const RunCounts&)> cost;       // empty: nothing worth counting
-  std::function<void(const RunContext&)> run;
-  bool keep = false;   // has an effect beside its writes: never removed as dead
-  int repeat = -1;     // the region it stands in
+  std::function<Cost(const RunCounts&)> cost{};  // empty: nothing worth counting
+  std::function<void(const RunContext&)> run{};
+  bool keep = false;  // has an effect beside its writes: never removed as dead
+  int repeat = -1;    // the region it stands in
 };
 
 }  // namespace planalto

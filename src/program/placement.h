@@ -14,16 +14,17 @@
 namespace planalto {
 
 struct ProgramPlan {
-  std::int64_t transient_bytes[3] = {0, 0, 0};    // by tier: extent of this program's transients
-  std::int64_t largest_live_bytes[3] = {0, 0, 0}; // by tier: the largest sum of transients that may be live at once (lower bound)
-  int peak_op = -1;                               // the op at which the device's largest live sum falls
+  std::int64_t transient_bytes[3] = {0, 0, 0};  // by tier: extent of this program's transients
+  std::int64_t largest_live_bytes[3] = {
+      0, 0, 0};      // by tier: the largest sum of transients that may be live at once (lower bound)
+  int peak_op = -1;  // the op at which the device's largest live sum falls
 };
 
 struct MemoryPlan {
-  std::vector<std::int64_t> offsets;           // by buffer id, in the arena of its tier; -1: not used by any program
-  std::vector<std::int64_t> slot_strides;      // by buffer id; 0 for one slot
+  std::vector<std::int64_t> offsets;  // by buffer id, in the arena of its tier; -1: not used by any program
+  std::vector<std::int64_t> slot_strides;  // by buffer id; 0 for one slot
   std::int64_t persistent_bytes[3] = {0, 0, 0};
-  std::int64_t arena_bytes[3] = {0, 0, 0};     // persistent + the largest program
+  std::int64_t arena_bytes[3] = {0, 0, 0};  // persistent + the largest program
   std::vector<ProgramPlan> programs;
 };
 

@@ -30,7 +30,8 @@ struct Wait {
 
 struct Stream {
   std::string name;
-  bool compute = true;  // runs kernels on the rank's worker pool; else a copy or exchange stream with a thread of its own
+  bool compute =
+      true;  // runs kernels on the rank's worker pool; else a copy or exchange stream with a thread of its own
 };
 
 struct Program {
