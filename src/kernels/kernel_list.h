@@ -9,4 +9,5 @@
 #define PLANALTO_GEMM_KERNELS(X)
 #define PLANALTO_ROW_KERNELS(X)
 #define PLANALTO_ROUTE_KERNELS(X)
-#define PLANALTO_ATTENTION_KERNELS(X)
+#define PLANALTO_ATTENTION_KERNELS(X) \
+  X(attention_forward, AttentionForward) X(attention_backward, AttentionBackward)
