@@ -56,8 +56,8 @@ enum class MlpKind { dense, moe };
 struct ModelConfig {
   const Family* family = nullptr;  // never null in what read_model_config returns
   std::int64_t hidden_size = 0;
-  std::int64_t num_layers =
-      0;  // main layers; MTP modules follow as blocks num_layers .. num_layers + num_mtp - 1
+  // Main layers; MTP modules follow as blocks num_layers .. num_layers + num_mtp - 1.
+  std::int64_t num_layers = 0;
   std::int64_t vocab_size = 0;
   std::int64_t dense_width = 0;  // of a dense layer's MLP
   std::vector<MlpKind> mlp;      // [num_layers + num_mtp]
@@ -79,10 +79,7 @@ struct ModelConfig {
 
 // `source` stands in messages: the file's name, or "run.toml [model]".
 ModelConfig read_model_config(const JsonValue& config, const std::string& source);
-// DIR_OR_FILE: a config.json or the folder that holds one.
-ModelConfig load_model_config(const std::string& path);
-// The same model with that many MTP modules (fewer than the file names, or none: many files name one and hold
-// no weights for it).
+// The same model with fewer MTP modules than the file names, or none: many files name one and hold no weights for it.
 ModelConfig with_mtp(ModelConfig config, std::int64_t num_mtp);
 
 }  // namespace planalto

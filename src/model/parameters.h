@@ -59,7 +59,7 @@ struct ParameterSpec {
 // In the order of the forward pass: embedding, blocks, norm, head, MTP blocks.
 std::vector<ParameterSpec> parameter_specs(const ModelConfig& config);
 
-// A tensor's name without "model.", "language_model." and the like in front: files differ in the prefix, not the rest.
+// A tensor's name without "model." or "language_model." in front and ".weight" behind: what files differ in.
 std::string_view bare_tensor_name(std::string_view name);
 // True for tensors that a file may hold and a load may pass over: weights of MTP modules that the config does not use,
 // and tables that old files store (rotary_emb.inv_freq).

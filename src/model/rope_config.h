@@ -14,6 +14,7 @@
 
 namespace planalto {
 
+class ConfigReader;
 class JsonValue;
 
 enum class RopeScaling { none, linear, dynamic, yarn, llama3 };
@@ -36,14 +37,24 @@ struct RopeConfig {
 
 struct RopeRequest {
   std::int64_t head_dim = 0;       // the part of a head that may rotate (MLA: the rope part)
+  std::int64_t max_positions = 0;  // max_position_embeddings
   double default_theta = 10000.0;  // when the file has none
+  bool partial_allowed = false;    // partial_rotary_factor other than 1 is legal
   double default_partial = 1.0;    // partial_rotary_factor when the file has none
   kernels::RopeStyle style = kernels::RopeStyle::halves;
   bool mscale_in_softmax = false;  // softmax_factor follows mscale_all_dim; 1 otherwise
 };
 // Reads rope_parameters (transformers 5) or rope_theta, rope_scaling and partial_rotary_factor (transformers 4).
-RopeConfig read_rope_config(const JsonValue& config, const RopeRequest& request, const std::string& source);
+RopeConfig read_rope_config(ConfigReader& reader, const RopeRequest& request);
 // Frequencies for sequences of this length: only the dynamic kind depends on it, and only beyond max_positions.
 std::vector<double> rope_frequencies(const RopeConfig& rope, std::int64_t sequence_length);
+
+// A bare description (a row of tests/golden/rope): widths from qk_rope_head_dim and qk_nope_head_dim (latent attention, with
+// mscale in the softmax scale), else from head_dim, else from hidden_size / num_attention_heads.
+struct RopeCase {
+  RopeConfig rope;
+  double softmax_scale = 0.0;
+};
+RopeCase read_rope_case(const JsonValue& config, const std::string& source);
 
 }  // namespace planalto

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// deepseek_v3.cpp: multi-head latent attention, sigmoid router with correction bias and expert groups, shared experts,
+// leading dense layers, multi-token prediction modules. Also what others publish under this architecture's name.
+#include "model/families/family.h"
+
+namespace planalto {
+namespace {
+
+using K = ConfigKeys;
+
+const ConfigKey kKeys[] = {
+    {"hidden_size", &K::hidden_size},
+    {"num_hidden_layers", &K::num_layers},
+    {"vocab_size", &K::vocab_size},
+    {"num_attention_heads", &K::num_heads},
+    {"q_lora_rank", &K::q_lora_rank, kKeep},
+    {"kv_lora_rank", &K::kv_lora_rank},
+    {"qk_nope_head_dim", &K::nope_dim},
+    {"qk_rope_head_dim", &K::rope_dim},
+    {"v_head_dim", &K::v_dim},
+    {"attention_bias", &K::attention_bias, false},
+    {"attention_dropout", &K::attention_dropout, 0.0},
+    {"rope_interleave", &K::rope_interleave, true},
+    {"intermediate_size", &K::dense_width},
+    {"first_k_dense_replace", &K::first_dense},
+    {"moe_layer_freq", &K::moe_layer_freq, std::int64_t{1}},
+    {"n_routed_experts", &K::num_experts, {}, "num_local_experts num_experts"},
+    {"num_experts_per_tok", &K::top_k},
+    {"moe_intermediate_size", &K::expert_width},
+    {"n_shared_experts", &K::num_shared, std::int64_t{1}},
+    {"n_group", &K::num_groups},
+    {"topk_group", &K::top_groups},
+    {"topk_method", &K::topk_method, kKeep},
+    {"scoring_func", &K::scoring, kKeep},
+    {"norm_topk_prob", &K::normalize, true},
+    {"routed_scaling_factor", &K::routed_scaling},
+    {"num_nextn_predict_layers", &K::num_mtp, std::int64_t{0}},
+    {"hidden_act", &K::activation, kKeep},
+    {"rms_norm_eps", &K::norm_eps, 1e-6},
+    {"tie_word_embeddings", &K::tie_embeddings, false},
+    {"initializer_range", &K::initializer_range, 0.02},
+    {"max_position_embeddings", &K::max_positions, std::int64_t{4096}},
+    {"pad_token_id", &K::pad_token_id, kKeep},
+    {"bos_token_id", &K::bos_token_id, kKeep},
+    {"eos_token_id", &K::eos_token_ids, kKeep},
+};
+
+const WeightName kNames[] = {
+    {"embed_tokens", "model.embed_tokens.weight"},
+    {"norm", "model.norm.weight"},
+    {"lm_head", "lm_head.weight"},
+    {"input_layernorm", "model.layers.{b}.input_layernorm.weight"},
+    {"self_attn.q_proj", "model.layers.{b}.self_attn.q_proj.weight"},
+    {"self_attn.q_a_proj", "model.layers.{b}.self_attn.q_a_proj.weight"},
+    {"self_attn.q_a_proj.bias", "model.layers.{b}.self_attn.q_a_proj.bias"},
+    {"self_attn.q_a_layernorm", "model.layers.{b}.self_attn.q_a_layernorm.weight"},
+    {"self_attn.q_b_proj", "model.layers.{b}.self_attn.q_b_proj.weight"},
+    {"self_attn.kv_a_proj", "model.layers.{b}.self_attn.kv_a_proj_with_mqa.weight"},
+    {"self_attn.kv_a_proj.bias", "model.layers.{b}.self_attn.kv_a_proj_with_mqa.bias"},
+    {"self_attn.kv_a_layernorm", "model.layers.{b}.self_attn.kv_a_layernorm.weight"},
+    {"self_attn.kv_b_proj", "model.layers.{b}.self_attn.kv_b_proj.weight"},
+    {"self_attn.o_proj", "model.layers.{b}.self_attn.o_proj.weight"},
+    {"self_attn.o_proj.bias", "model.layers.{b}.self_attn.o_proj.bias"},
+    {"post_attention_layernorm", "model.layers.{b}.post_attention_layernorm.weight"},
+    {"mlp.gate_up", "model.layers.{b}.mlp.gate_proj.weight", "model.layers.{b}.mlp.up_proj.weight"},
+    {"mlp.down", "model.layers.{b}.mlp.down_proj.weight"},
+    {"router", "model.layers.{b}.mlp.gate.weight"},
+    {"router.correction_bias", "model.layers.{b}.mlp.gate.e_score_correction_bias"},
+    {"experts.gate_up", "model.layers.{b}.mlp.experts.{e}.gate_proj.weight",
+     "model.layers.{b}.mlp.experts.{e}.up_proj.weight"},
+    {"experts.down", "model.layers.{b}.mlp.experts.{e}.down_proj.weight"},
+    {"experts.gate_up", "model.layers.{b}.mlp.experts.gate_up_proj", {}, 1},
+    {"experts.down", "model.layers.{b}.mlp.experts.down_proj", {}, 1},
+    {"experts.gate_up", "model.layers.{b}.mlp.experts.gate_proj", "model.layers.{b}.mlp.experts.up_proj", 2},
+    {"shared.gate_up", "model.layers.{b}.mlp.shared_experts.gate_proj.weight",
+     "model.layers.{b}.mlp.shared_experts.up_proj.weight"},
+    {"shared.down", "model.layers.{b}.mlp.shared_experts.down_proj.weight"},
+    {"enorm", "model.layers.{b}.enorm.weight"},
+    {"hnorm", "model.layers.{b}.hnorm.weight"},
+    {"eh_proj", "model.layers.{b}.eh_proj.weight"},
+    {"final_norm", "model.layers.{b}.shared_head.norm.weight"},
+    {"mtp embed_tokens", "model.layers.{b}.embed_tokens.weight"},
+    {"mtp lm_head", "model.layers.{b}.shared_head.head.weight"},
+};
+
+}  // namespace
+
+const Family& deepseek_v3_family() {
+  static const Family family{
+      .model_type = "deepseek_v3",
+      .architecture = "DeepseekV3ForCausalLM",
+      .keys = kKeys,
+      .names = kNames,
+      .options = {.attention = AttentionKind::mla,
+                  .o_bias = true,
+                  .correction_bias = true,
+                  .topk_method_key = true,
+                  .score = kernels::RouterScore::sigmoid,
+                  .mscale_in_softmax = true},
+  };
+  return family;
+}
+
+}  // namespace planalto
