@@ -8,6 +8,10 @@
 
 #define PLANALTO_GEMM_KERNELS(X)
 #define PLANALTO_ROW_KERNELS(X)
-#define PLANALTO_ROUTE_KERNELS(X)
+#define PLANALTO_ROUTE_KERNELS(X)                                                                       \
+  X(router_forward, RouterForward)                                                                      \
+  X(router_weights, RouterWeights) X(router_backward, RouterBackward) X(router_aux_loss, RouterAuxLoss) \
+      X(route_layout, RouteLayout) X(gather_rows, GatherRows) X(combine_rows, CombineRows)              \
+          X(unsort_route_values, UnsortRouteValues) X(scatter_rows, ScatterRows)
 #define PLANALTO_ATTENTION_KERNELS(X) \
   X(attention_forward, AttentionForward) X(attention_backward, AttentionBackward)
