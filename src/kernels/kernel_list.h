@@ -6,7 +6,10 @@
 #define PLANALTO_KERNELS(X) \
   PLANALTO_GEMM_KERNELS(X) PLANALTO_ROW_KERNELS(X) PLANALTO_ROUTE_KERNELS(X) PLANALTO_ATTENTION_KERNELS(X)
 
-#define PLANALTO_GEMM_KERNELS(X)
+#define PLANALTO_GEMM_KERNELS(X)                     \
+  X(grouped_gemm_forward, GroupedGemmForward)        \
+  X(grouped_gemm_grad_input, GroupedGemmGradInput)   \
+  X(grouped_gemm_grad_weight, GroupedGemmGradWeight)
 #define PLANALTO_ROW_KERNELS(X)
 #define PLANALTO_ROUTE_KERNELS(X)                                                                       \
   X(router_forward, RouterForward)                                                                      \
