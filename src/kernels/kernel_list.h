@@ -9,7 +9,10 @@
 #define PLANALTO_GEMM_KERNELS(X)                     \
   X(grouped_gemm_forward, GroupedGemmForward)        \
   X(grouped_gemm_grad_input, GroupedGemmGradInput)   \
-  X(grouped_gemm_grad_weight, GroupedGemmGradWeight)
+  X(grouped_gemm_grad_weight, GroupedGemmGradWeight) \
+  X(peak_multiply_add, PeakMultiplyAdd)              \
+  X(peak_read, PeakRead)                             \
+  X(peak_update, PeakUpdate)
 #define PLANALTO_ROW_KERNELS(X)
 #define PLANALTO_ROUTE_KERNELS(X)                                                                       \
   X(router_forward, RouterForward)                                                                      \
