@@ -459,7 +459,7 @@ void SafetensorsWriter::skip_full() {
 
 void SafetensorsWriter::write(std::string_view name, std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
-  PLANALTO_CHECK(current_ < tensors_.size(), "{}: all tensors are written, then came \"{}\"", path_, name);
+  PLANALTO_CHECK(!complete(), "{}: all tensors are written, then came \"{}\"", path_, name);
   PLANALTO_CHECK(tensors_[current_].name == name, "{}: it is the turn of \"{}\", not of \"{}\"", path_,
                  tensors_[current_].name, name);
   const auto count = static_cast<std::int64_t>(bytes.size());
@@ -471,7 +471,7 @@ void SafetensorsWriter::write(std::string_view name, std::span<const std::byte> 
 
 void SafetensorsWriter::write(std::string_view name, std::span<const float> values) {
   if (values.empty()) return;
-  PLANALTO_CHECK(current_ < tensors_.size(), "{}: all tensors are written, then came \"{}\"", path_, name);
+  PLANALTO_CHECK(!complete(), "{}: all tensors are written, then came \"{}\"", path_, name);
   const FileDType dtype = tensors_[current_].dtype;
   PLANALTO_CHECK(dtype == FileDType::f32 || dtype == FileDType::bf16, "{}: \"{}\" is {}, not F32 or BF16",
                  path_, name, to_string(dtype));
@@ -490,8 +490,7 @@ void SafetensorsWriter::write(std::string_view name, std::span<const float> valu
 }
 
 void SafetensorsWriter::commit() {
-  PLANALTO_CHECK(current_ == tensors_.size(), "{}: \"{}\" still misses {} bytes", path_,
-                 tensors_[current_].name, missing_);
+  PLANALTO_CHECK(complete(), "{}: \"{}\" still misses {} bytes", path_, tensors_[current_].name, missing_);
   file_->commit();
 }
 

@@ -131,6 +131,8 @@ class SafetensorsWriter {
   ~SafetensorsWriter();
 
   const std::vector<TensorSpec>& tensors() const { return tensors_; }
+  // All bytes of all tensors have come.
+  bool complete() const { return current_ == tensors_.size(); }
   // The next bytes of the tensor whose turn it is, which must bear this name; a tensor may come in pieces.
   void write(std::string_view name, std::span<const std::byte> bytes);
   // The same from floats: stored as F32, or rounded to BF16 when the tensor was declared so.
