@@ -2,6 +2,7 @@
 #include "ops/routing.h"
 
 #include "kernels/permute.h"
+#include "ops/optimizer.h"
 
 namespace planalto::ops {
 
@@ -138,13 +139,13 @@ void count_routes(Builder& b, const std::string& name, const Routes& r, Buffer t
 }
 
 void update_router_bias(Builder& b, const std::string& name, Buffer bias, Buffer totals, std::int64_t row,
-                        float rate, Buffer skip) {
+                        float rate, Buffer verdict) {
   const std::int64_t num = b.info(totals).cols;
   b.emit({.name = name,
           .kind = "router_bias_update",
-          .accesses = {updates(bias), reads(totals), reads(skip)},
+          .accesses = {updates(bias), reads(totals), reads(verdict)},
           .run = [=](const RunContext& ctx) {
-            if (skip.valid() && *ctx.data<std::int32_t>(skip) != 0) return;
+            if (ctx.data<StepVerdict>(verdict)->skip != 0) return;
             kernels::router_bias_update({.bias = ctx.data<float>(bias),
                                          .counts = ctx.data<std::int64_t>(totals) + row * num,
                                          .num_experts = num,

@@ -42,7 +42,7 @@ struct AuxLoss {
   kernels::AuxLossKind kind = kernels::AuxLossKind::microbatch;
   double coefficient = 0.0;
   std::int64_t scale_index = kAuxScale;  // into batch.aux_scale
-  Buffer joined_counts;
+  Buffer joined_counts{};
   std::int64_t joined_layers = 1;
 };
 // Adds the loss to loss[loss_index] (double; invalid: not wanted) and the gradient to dlogits (invalid: not wanted).
@@ -51,9 +51,9 @@ void aux_loss(Builder& b, const std::string& name, const kernels::RouterOptions&
 // totals[row] (+)= counts: overwrites when `first`
 void count_routes(Builder& b, const std::string& name, const Routes& r, Buffer totals, std::int64_t row,
                   bool first);
-// bias += rate * sign(mean - counts) from totals[row], unless *skip
+// bias += rate * sign(mean - counts) from totals[row], unless the verdict (ops/optimizer.h) says skip
 void update_router_bias(Builder& b, const std::string& name, Buffer bias, Buffer totals, std::int64_t row,
-                        float rate, Buffer skip);
+                        float rate, Buffer verdict);
 
 void gather_rows(Builder& b, const std::string& name, Buffer x, Buffer source_row, Buffer rows,
                  const Rows& num_rows);

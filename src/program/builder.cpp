@@ -57,6 +57,11 @@ Buffer Builder::workspace(std::string_view name, std::int64_t bytes) {
   return transient(name, DType::u8, bytes, 1, Role::workspace);
 }
 
+Buffer Builder::persistent(BufferInfo info) {
+  info.persistent = true;
+  return table_.add(std::move(info));
+}
+
 void Builder::emit(Op op) {
   op.name = prefix_ + op.name;
   op.phase = phase_;

@@ -44,6 +44,8 @@ class Builder {
   Buffer slotted(std::string_view name, DType dtype, std::int64_t rows, std::int64_t cols,
                  Role role = Role::exchange);
   Buffer workspace(std::string_view name, std::int64_t bytes);
+  // Belongs to the run, not to this program: what an observer or a technique keeps from step to step.
+  Buffer persistent(BufferInfo info);
 
   // Appends an op: scopes prefix its name; phase and stream are the present ones.
   void emit(Op op);

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// parameter_set.h: the persistent buffers behind each parameter: compute weight, gradient, master and moments.
+// Shapes      weight [rows, cols] in the compute dtype (router and its bias always fp32); gradient, master, m, v fp32
+// Invariants  in fp32 the master is the weight itself; a parameter that is not trainable has a weight alone
+// Memory      names buffers in the table; owns no memory
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "model/parameters.h"
+#include "program/buffer.h"
+
+namespace planalto {
+
+enum class Precision { fp32, bf16 };
+inline DType compute_dtype(Precision p) {
+  return p == Precision::fp32 ? DType::f32 : DType::bf16;
+}
+
+struct Parameter {
+  ParameterSpec spec;
+  Buffer weight;
+  Buffer gradient;  // invalid: not trainable, or an inference run
+  Buffer master, m, v;
+};
+
+class ParameterSet {
+ public:
+  ParameterSet(BufferTable& table, const ModelConfig& config, Precision precision, bool training);
+
+  const std::vector<Parameter>& all() const { return parameters_; }
+  bool has(const std::string& name) const { return index_.contains(name); }
+  // Internal error when there is none of that name.
+  const Parameter& at(const std::string& name) const;
+
+ private:
+  std::vector<Parameter> parameters_;
+  std::unordered_map<std::string, std::size_t> index_;
+};
+
+}  // namespace planalto
