@@ -20,4 +20,4 @@
       X(route_layout, RouteLayout) X(gather_rows, GatherRows) X(combine_rows, CombineRows)              \
           X(unsort_route_values, UnsortRouteValues) X(scatter_rows, ScatterRows)
 #define PLANALTO_ATTENTION_KERNELS(X) \
-  X(attention_forward, AttentionForward) X(attention_backward, AttentionBackward)
+  X(attention_forward, AttentionForward) X(attention_backward, AttentionBackward) X(loss_head, LossHead)
