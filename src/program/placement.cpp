@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "program/lifetime.h"
 #include "program/order.h"
 #include "program/pack.h"
 
@@ -16,6 +17,7 @@ namespace planalto {
 namespace {
 
 constexpr int kNumTiers = 3;
+constexpr int kSeveral = -1;
 // Ops at which the live sum of a program with several streams is completed to a largest set, highest sums
 // first.
 constexpr std::size_t kOpsExamined = 64;
@@ -37,8 +39,9 @@ struct Life {
   int start = 0, end = 0;  // first and last op in program order; a whole region where it lives through one
   std::vector<int> first, last;  // by stream: the first and the last op that uses it, -1: none
   std::vector<int> regions;      // in which it is used
-  bool iteration_only = false;   // used in one region, and each iteration begins by overwriting it
-  bool one_stream = true;
+  bool iteration_only = false;   // begins and ends inside one iteration of a region
+  bool from_start = false;       // holds what the caller put there before the program
+  int stream = kSeveral;         // of all its uses
 };
 
 class ProgramPlacement {
@@ -48,7 +51,12 @@ class ProgramPlacement {
     for (int o = 0; o < static_cast<int>(program.ops.size()); ++o) {
       for (const Access& a : program.ops[at(o)].accesses) note_use(o, a);
     }
-    for (Life& life : lives_) finish_life(life);
+    const std::vector<char> in_iteration = lives_in_iteration(table, program);
+    for (Life& life : lives_) {
+      life.iteration_only = in_iteration[at(life.buffer.id)] != 0;
+      if (!life.iteration_only) live_through_regions(life);
+      if (life.from_start) life.start = 0;
+    }
   }
 
   ProgramPlan place_all(MemoryPlan& plan) {
@@ -71,33 +79,22 @@ class ProgramPlacement {
       Life life;
       life.buffer = a.buffer;
       life.start = o;
+      life.stream = op.stream;
       life.first.assign(program_.streams.size(), -1);
       life.last = life.first;
-      life.iteration_only = op.repeat >= 0 && info.slots == 1 && overwrites(op, a.buffer);
+      life.from_start = filled_by_caller(info, op, a.buffer);
       lives_.push_back(std::move(life));
     }
     Life& life = lives_[at(index)];
     life.end = o;
     if (life.first[at(op.stream)] < 0) life.first[at(op.stream)] = o;
     life.last[at(op.stream)] = o;
-    life.one_stream = life.one_stream && program_.ops[at(life.start)].stream == op.stream;
-    life.iteration_only = life.iteration_only && op.repeat == program_.ops[at(life.start)].repeat;
+    if (life.stream != op.stream) life.stream = kSeveral;
     if (op.repeat >= 0 && (life.regions.empty() || life.regions.back() != op.repeat))
       life.regions.push_back(op.repeat);
   }
 
-  static bool overwrites(const Op& op, Buffer b) {
-    bool result = false;
-    for (const Access& a : op.accesses) {
-      if (a.buffer != b) continue;
-      if (a.kind != AccessKind::write) return false;
-      result = true;
-    }
-    return result;
-  }
-
-  void finish_life(Life& life) {
-    if (life.iteration_only) return;
+  void live_through_regions(Life& life) {
     for (const int r : life.regions) {
       life.start = std::min(life.start, program_.repeats[at(r)].first);
       life.end = std::max(life.end, program_.repeats[at(r)].last - 1);
@@ -118,9 +115,7 @@ class ProgramPlacement {
   // Whether a and b, of which a starts first in program order, may be in use at one time.
   bool conflict(const Life& a, const Life& b) const {
     if (b.start <= a.end) return true;
-    const bool one_stream =
-        a.one_stream && b.one_stream && program_.ops[at(a.start)].stream == program_.ops[at(b.start)].stream;
-    if (one_stream) return false;
+    if (a.stream == b.stream && a.stream != kSeveral) return false;
     if (!a.iteration_only || !b.iteration_only || a.regions != b.regions) {
       return !all_uses(a, b, [&](int p, int o) { return order_.before(p, o); });
     }
