@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // rope.h: rotary position embedding applied in place to heads, forward or its inverse (the backward pass).
-// Shapes      x: head h of token t begins at data + t*row_stride + h*head_stride; elements [first, first + 2*half) of a head rotate
-//             table [max_positions, 2*half] fp32: cos for half pairs, then sin, each already multiplied by the cos/sin scale
-// Invariants  style interleaved pairs (2i, 2i+1), style halves pairs (i, i + half); 0 <= positions[t] < max_positions
-// Numerics    the rotation in fp32, one rounding; inverse multiplies by the transposed matrix (same scale)
+// Shapes      x: head h of token t begins at data + t*row_stride + h*head_stride; elements [first, first + 2*half) of
+//             a head rotate, the others are not touched (MLA: the last ones rotate, GLM: the first)
+//             table [max_positions, 2*half] fp32: cos for half pairs, then sin, each times the cos/sin scale
+// Invariants  style interleaved pairs (2i, 2i+1), style halves pairs (i, i + half), counted from first;
+//             0 <= positions[t] < max_positions of the table; tokens past tokens.get() are neither read nor written
+// Numerics    the table in double, rounded once; the rotation in fp32, rounded once; inverse multiplies by the
+//             transposed matrix (same scale)
+// Reference   kernels/ref/rope.cpp
 // Source      arXiv 2104.09864
 #pragma once
 
@@ -28,10 +32,11 @@ struct RopeApply {
   RopeStyle style = RopeStyle::halves;
   bool inverse = false;
   const float* table = nullptr;
-  const std::int32_t* positions = nullptr;       // [T]
-  RowCount tokens;
+  const std::int32_t* positions = nullptr;  // [T]
+  RowCount tokens{};
 };
-// Fills table for positions 0 .. max_positions-1 from inv_freq [half] (double) and the cos/sin scale; angles in double.
+// Fills table for positions 0 .. max_positions-1 from inv_freq [half] (double) and the cos/sin scale; angles
+// in double.
 struct RopeTable {
   const double* inv_freq = nullptr;
   std::int64_t half = 0;

@@ -223,6 +223,18 @@ Bound bound_for(DType dtype, std::int64_t length, double magnitude) {
   return ::testing::AssertionSuccess();
 }
 
+void poison_rows(HostMatrix& m, std::int64_t first_row) {
+  const auto row_bytes = m.view().row_stride * dtype_bytes(m.dtype());
+  for (std::int64_t r = first_row; r < m.rows(); ++r) {
+    std::memset(m.data<std::byte>() + r * row_bytes, 0xff, static_cast<std::size_t>(row_bytes));
+  }
+}
+
+::testing::AssertionResult SameBitsPerIsa::operator()(const ExecContext& ctx, const HostMatrix& result) {
+  const auto [first, is_new] = first_.try_emplace(ctx.kernels->isa, result);
+  return is_new ? ::testing::AssertionSuccess() : same_bits(result, first->second);
+}
+
 void for_each_context(const std::function<void(const ExecContext&)>& body) {
   for (const int threads : {1, 2, 3}) {
     ThreadPool pool(threads);

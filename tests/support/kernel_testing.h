@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel_testing.h: matrices, fills, comparisons, contexts and numeric gradients for the tests of kernels.
-// Invariants  a HostMatrix is born poisoned: each byte of it, the gaps between rows included, is 0xff (NaN in
-// f32, bf16, f64) Numerics    fill_integers gives sums that are exact in fp32: compare with no tolerance;
-// fill_random needs a Bound
+// Invariants  a HostMatrix is born poisoned: each byte of it, the gaps between rows too, is 0xff (NaN in f32, bf16, f64)
+// Numerics    fill_integers gives sums that are exact in fp32: compare with no tolerance; fill_random needs a Bound
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -97,8 +97,19 @@ Bound bound_for(DType dtype, std::int64_t length = 1, double magnitude = 1.0);
 // Rows from `first_row` on still hold the poison, as do the gaps between rows.
 ::testing::AssertionResult untouched(const HostMatrix& m, std::int64_t first_row = 0);
 
+void poison_rows(HostMatrix& m, std::int64_t first_row);  // rows from first_row on become NaN again
+
 // body once for each ISA of this machine and each of 1, 2, 3 threads; failures say which.
 void for_each_context(const std::function<void(const ExecContext&)>& body);
+
+// Results of one ISA must not depend on the number of threads: holds each to the first that it saw of that ISA.
+class SameBitsPerIsa {
+ public:
+  ::testing::AssertionResult operator()(const ExecContext& ctx, const HostMatrix& result);
+
+ private:
+  std::map<kernels::Isa, HostMatrix> first_;
+};
 
 // d loss / d x[i] by central differences; x should be f64, and loss evaluate a reference body.
 HostMatrix numeric_gradient(HostMatrix& x, const std::function<double()>& loss, double step = 1e-5);

@@ -36,6 +36,11 @@ inline void parallel_ranges(const planalto::ExecContext& ctx, std::int64_t n, st
       &call);
 }
 
+// The grain of loops over rows of `cols` elements: a smaller part costs less than waking a worker.
+[[gnu::always_inline]] inline std::int64_t row_grain(std::int64_t cols) {
+  return cols < 8192 ? 8192 / (cols > 0 ? cols : 1) : 1;
+}
+
 // body(item, worker) for items 0 .. n-1, taken in order from a shared counter: for items of uneven cost.
 template <class Body>
 inline void parallel_items(const planalto::ExecContext& ctx, std::int64_t n, const Body& body) {

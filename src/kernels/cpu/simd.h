@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// simd.h: one vector of floats as wide as the ISA of the object, written once for AVX2 (8 lanes) and AVX-512
-// (16). Invariants  lanes past n are zero after load(p, n) and not written by store(p, v, n); 0 <= n <=
-// kLanes Numerics    bf16 stores are integer round-to-nearest-even, bit-equal to to_bf16 (subnormals and NaN
-// too) on every ISA:
-//             the bf16 conversion instructions flush subnormals and are not used. exp: within 2 ulp over the
-//             whole range. sum and max fold halves in a fixed tree. + - * / are the compiler's and never
-//             contract; fma is explicit.
+// simd.h: one vector of floats as wide as the ISA of the object, written once for AVX2 (8 lanes) and AVX-512 (16).
+// Invariants  lanes past n are zero after load(p, n) and not written by store(p, v, n); 0 <= n <= kLanes
+// Numerics    bf16 stores are integer round-to-nearest-even, bit-equal to to_bf16 (subnormals and NaN too) on every
+//             ISA: the bf16 conversion instructions flush subnormals and are not used. exp: within 2 ulp over the
+//             whole range. + - * / are the compiler's and never contract; fma is explicit.
+//             sum and max_lane fold halves in a fixed tree; sum_terms adds four partial vectors ((0 + 1) + (2 + 3)) first
 // Threads     always inlined, so an object has no symbol of it
 #pragma once
 
@@ -106,6 +105,18 @@ PLANALTO_INLINE Floats where_less(Floats a, Floats b, Floats x, Floats y) {
 PLANALTO_INLINE Floats times_power_of_two(Floats v, Floats n) {
   return _mm512_scalef_ps(v, n);
 }
+// (v1, v0, v3, v2, ...)
+PLANALTO_INLINE Floats swap_pairs(Floats v) {
+  return _mm512_permute_ps(v, 0xb1);
+}
+PLANALTO_INLINE Floats repeat_pair(float even, float odd) {
+  return _mm512_setr_ps(even, odd, even, odd, even, odd, even, odd, even, odd, even, odd, even, odd, even,
+                        odd);
+}
+// (v0, v0, v1, v1, ...): the lower half of the lanes, each twice
+PLANALTO_INLINE Floats repeat_each(Floats v) {
+  return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7), v);
+}
 
 #else  // AVX2
 
@@ -201,6 +212,17 @@ PLANALTO_INLINE Floats times_power_of_two(Floats v, Floats n) {
   const Floats b = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(second, bias), 23));
   return v * a * b;
 }
+// (v1, v0, v3, v2, ...)
+PLANALTO_INLINE Floats swap_pairs(Floats v) {
+  return _mm256_permute_ps(v, 0xb1);
+}
+PLANALTO_INLINE Floats repeat_pair(float even, float odd) {
+  return _mm256_setr_ps(even, odd, even, odd, even, odd, even, odd);
+}
+// (v0, v0, v1, v1, ...): the lower half of the lanes, each twice
+PLANALTO_INLINE Floats repeat_each(Floats v) {
+  return _mm256_permutevar8x32_ps(v, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
+}
 
 #endif
 
@@ -256,6 +278,59 @@ PLANALTO_INLINE Floats exp(Floats x) {
 // 1 / (1 + e^-x); 0 from about -88.7 down.
 PLANALTO_INLINE Floats sigmoid(Floats x) {
   return set1(1.0F) / (set1(1.0F) + exp(zero() - x));
+}
+
+// How much of a vector a step of sweep covers: all lanes, or the first n of them.
+struct Whole {};
+struct Part {
+  std::int64_t n;
+};
+template <class T>
+PLANALTO_INLINE Floats load(const T* p, Whole) {
+  return load(p);
+}
+template <class T>
+PLANALTO_INLINE Floats load(const T* p, Part part) {
+  return load(p, part.n);
+}
+template <class T>
+PLANALTO_INLINE void store(T* p, Floats v, Whole) {
+  store(p, v);
+}
+template <class T>
+PLANALTO_INLINE void store(T* p, Floats v, Part part) {
+  store(p, v, part.n);
+}
+// The kLanes/2 values, or half a part of an even number, that repeat_each spreads.
+PLANALTO_INLINE Floats load_half(const float* p, Whole) {
+  return load(p, kLanes / 2);
+}
+PLANALTO_INLINE Floats load_half(const float* p, Part part) {
+  return load(p, part.n / 2);
+}
+
+// step(i, Whole or Part) over elements 0 .. n-1.
+template <class Step>
+PLANALTO_INLINE void sweep(std::int64_t n, const Step& step) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) step(i, Whole{});
+  if (i < n) step(i, Part{n - i});
+}
+
+// The sum over elements 0 .. n-1 of term(i, Whole or Part), a vector that must be zero past the part.
+template <class Term>
+PLANALTO_INLINE float sum_terms(std::int64_t n, const Term& term) {
+  Floats s0 = zero(), s1 = zero(), s2 = zero(), s3 = zero();
+  std::int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+    s0 += term(i, Whole{});
+    s1 += term(i + kLanes, Whole{});
+    s2 += term(i + 2 * kLanes, Whole{});
+    s3 += term(i + 3 * kLanes, Whole{});
+  }
+  for (; i + kLanes <= n; i += kLanes) s0 += term(i, Whole{});
+  if (i < n) s1 += term(i, Part{n - i});
+  return sum((s0 + s1) + (s2 + s3));
 }
 
 }  // namespace
