@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <random>
 #include <utility>
 
 namespace planalto {
@@ -14,10 +15,12 @@ namespace {
 
 using Order = std::vector<std::size_t>;
 
-// Pairs that all promotions together may look at: it bounds the time, and keeps the result independent of the
-// machine.
-constexpr double kPromotionWork = 3e8;
+// Pairs of blocks that the search may look at after the first orders: a bound of its time that is the same on any machine.
+constexpr double kSearchWork = 3e8;
 constexpr int kMostPromotions = 200;
+constexpr int kMostSwaps = 4000;
+// Swaps go on only while the packing is larger than the lower bound by more than this part of it.
+constexpr double kGoodEnough = 0.05;
 
 class Packer {
  public:
@@ -49,8 +52,9 @@ class Packer {
   // Turns the packing upside down; it stays legal.
   Packing mirrored(const Packing& p) const {
     Packing result = p;
-    for (std::size_t b = 0; b < blocks_.size(); ++b)
-      result.offsets[b] = p.extent - p.offsets[b] - blocks_[b].bytes;
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+      if (blocks_[b].bytes > 0) result.offsets[b] = p.extent - p.offsets[b] - blocks_[b].bytes;
+    }
     return result;
   }
 
@@ -151,14 +155,25 @@ Packing pack(const std::vector<Block>& blocks, const Conflicts& conflicts, std::
     if (offer(packer.first_fit(order), order)) return best;
   }
   const double pairs = static_cast<double>(blocks.size()) * static_cast<double>(blocks.size()) + 1;
-  const int promotions = static_cast<int>(std::min<double>(kMostPromotions, kPromotionWork / pairs));
+  const int tries = static_cast<int>(std::min<double>(kMostPromotions + kMostSwaps, kSearchWork / pairs));
   Order order = best_order;
-  for (int i = 0; i < promotions && best.extent > lower_bound; ++i) {
+  int i = 0;
+  for (; i < std::min(tries, kMostPromotions) && best.extent > lower_bound; ++i) {
     const Packing p = packer.first_fit(order);
     if (offer(p, order)) return best;
     const auto it = std::find(order.begin(), order.end(), packer.top(p));
     if (it == order.end() || it == order.begin()) break;
     std::rotate(order.begin(), it, it + 1);
+  }
+  const auto good_enough =
+      lower_bound + static_cast<std::int64_t>(kGoodEnough * static_cast<double>(lower_bound));
+  std::minstd_rand random(1);
+  for (; i < tries && best.extent > good_enough; ++i) {
+    order = best_order;
+    for (int k = 0; k < 2; ++k) std::swap(order[random() % order.size()], order[random() % order.size()]);
+    const Packing p = packer.first_fit(order);
+    if (offer(p, order)) return best;
+    if (p.extent == best.extent) best_order = order;  // a step sideways
   }
   return best;
 }
