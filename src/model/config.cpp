@@ -16,7 +16,6 @@ namespace {
 
 // Far above any published model; their products stay below 2^63.
 constexpr std::int64_t kMaxWidth = std::int64_t{1} << 20;
-constexpr std::int64_t kMaxExperts = std::int64_t{1} << 15;
 constexpr std::int64_t kMaxBlocks = std::int64_t{1} << 13;
 constexpr std::int64_t kMaxVocab = (std::int64_t{1} << 31) - 1;
 
@@ -298,7 +297,7 @@ void Builder::router(MoeConfig& moe) {
 
 void Builder::experts(ModelConfig& model) {
   const std::string_view experts_key = key_of(family_, &ConfigKeys::num_experts);
-  const bool counted = in_range(&ConfigKeys::num_experts, 1, kMaxExperts);
+  const bool counted = in_range(&ConfigKeys::num_experts, 1, kernels::kMaxExperts);
   in_range(&ConfigKeys::expert_width, 1, kMaxWidth);
   in_range(&ConfigKeys::num_shared, 0, 64);
   MoeConfig& moe = model.moe;
@@ -310,9 +309,10 @@ void Builder::experts(ModelConfig& model) {
   router(moe);
   if (!counted) return;
   const kernels::RouterOptions& r = moe.router;
-  const bool chosen = reader_.require(r.top_k >= 1 && r.top_k <= r.num_experts,
+  const std::int64_t most = std::min(r.num_experts, kernels::kMaxTopK);
+  const bool chosen = reader_.require(r.top_k >= 1 && r.top_k <= most,
                                       "num_experts_per_tok = {} with {} = {}; legal: 1 to {}", r.top_k,
-                                      experts_key, r.num_experts, r.num_experts);
+                                      experts_key, r.num_experts, most);
   if (!reader_.require(r.num_groups >= 1 && r.num_experts % r.num_groups == 0,
                        "n_group = {} does not divide {} = {}", r.num_groups, experts_key, r.num_experts)) {
     return;

@@ -320,7 +320,7 @@ TEST(ModelConfig, AbsurdSizesAreRefused) {
                      [](JsonObject& o) {
                        o.set("hidden_size", 1 << 20);
                        o.set("moe_intermediate_size", 1 << 20);
-                       o.set("num_experts", 1 << 15);
+                       o.set("num_experts", 1 << 10);
                        o.set("num_hidden_layers", 1 << 13);
                      }),
              {"elements"});
