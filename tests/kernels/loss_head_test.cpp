@@ -228,6 +228,24 @@ TEST(LossHead, LargeLogitsStayFinite) {
   });
 }
 
+// The maximum stands far behind the first block of the vocabulary that is summed, 300 above the rest.
+TEST(LossHead, ALateMaximumRescalesTheSum) {
+  test::for_each_context([](const ExecContext& ctx) {
+    Problem p({1, 1, 9001, 128}, DType::f32);
+    p.x.set(0, 0, 1.0);
+    fill_zero(p.w);
+    p.w.set(6000, 0, 300.0);
+    p.w.set(8999, 0, 300.0);
+    p.labels = {6000};
+    p.grad_scale = 2.0F;
+    p.run(ctx);
+    EXPECT_NEAR(p.loss_sum, std::log(2.0), 1e-6);
+    EXPECT_NEAR(p.dw.at(6000, 0), -1.0, 1e-6);
+    EXPECT_NEAR(p.dw.at(8999, 0), 1.0, 1e-6);
+    EXPECT_EQ(p.dw.at(0, 0), 0.0);
+  });
+}
+
 // What is not a number must reach the loss: the trainer stops on it.
 TEST(LossHead, NanReachesTheLoss) {
   test::for_each_context([](const ExecContext& ctx) {

@@ -373,8 +373,7 @@ template <class T>
 void load_statistics(const AttentionBackward& a, const RowBlock& b, RowStatistics& s) {
   for (std::int64_t r = 0; r < b.vectors * kLanes; ++r) s.lse[r] = s.delta[r] = 0.0F;
   for (std::int64_t r = 0; r < b.rows; ++r) {
-    const float lse = a.lse[b.query(r) * a.shape.num_heads + b.head(r)];
-    s.lse[r] = lse == -kInfinity ? 0.0F : lse;
+    s.lse[r] = a.lse[b.query(r) * a.shape.num_heads + b.head(r)];  // -inf: a row whose keys are all masked
     s.delta[r] = dot(b.row<T>(a.dout, r), b.row<T>(a.out, r), a.shape.v_dim);
   }
 }
