@@ -6,7 +6,7 @@
 // Numerics    all fp32, sums over E in 16 interleaved partial sums, masked groups are -inf; the same operations on
 //             every ISA: scores, ids, weights and gradients have the same bits whatever the ISA and the threads
 // Errors      data when given ids are out of range or do not ascend. A non-finite logit raises nothing: NaN ranks
-//             below every number, ids stay in range, and the step's non-finite check finds the score
+//             as -infinity, ids stay in range, and the step's non-finite check finds the score
 // Source      arXiv 2412.19437 section 2.1.2, 2405.04434; transformers' modeling files for the softmax families
 #pragma once
 

@@ -14,49 +14,66 @@ struct Row {
   alignas(64) float logits[kMaxExperts];
   alignas(64) float scores[kMaxExperts];
   alignas(64) float biased[kMaxExperts];
-  alignas(64) std::int32_t keys[kMaxExperts];
+  alignas(64) float contest[kMaxExperts];
+  alignas(64) float groups[kMaxExperts];
 };
 
-constexpr std::int32_t kLowestKey = INT32_MIN;
+// Competitors are numbers or -infinity; NaN marks who is out: padding, masked groups, and those already chosen.
+constexpr float kOut = __builtin_nanf("");
 
-// An integer that ascends with the float: both zeros equal, NaN below -infinity.
-PLANALTO_INLINE std::int32_t ordered_key(float x) {
-  const auto bits = static_cast<std::int32_t>(__builtin_bit_cast(std::uint32_t, x + 0.0F));
-  const std::int32_t key = bits ^ ((bits >> 31) & 0x7fffffff);
-  return x == x ? key : kLowestKey;
+PLANALTO_INLINE float competing(float value) {
+  return value == value ? value : -kInfinity;
 }
 
-// The best `limit` candidates so far, keys descending. Candidates come with ascending ids, so an equal key
-// never displaces.
-struct Best {
-  std::int32_t keys[kMaxExperts], ids[kMaxExperts];
-  std::int64_t size = 0, limit = 0;
-
-  [[gnu::always_inline]] void offer(std::int32_t key, std::int32_t id) {
-    if (size == limit && key <= keys[limit - 1]) return;
-    std::int64_t at = size < limit ? size++ : limit - 1;
-    for (; at > 0 && keys[at - 1] < key; --at) {
-      keys[at] = keys[at - 1];
-      ids[at] = ids[at - 1];
-    }
-    keys[at] = key;
-    ids[at] = id;
+// Takes the n best out of `values` [size], which is padded with kOut and has at least n competitors; of equal values
+// the lower indices. taken: a bit for each index, 0 before. The maximum of each 16 values is kept beside them.
+PLANALTO_INLINE void take_best(float* values, std::int64_t size, std::int64_t n, std::uint64_t* taken) {
+  alignas(64) float tops[kMaxExperts / kSumLanes];
+  const std::int64_t blocks = padded(size) / kSumLanes;
+  for (std::int64_t b = 0; b < padded(blocks); ++b) {
+    tops[b] = b < blocks ? row_max(values + b * kSumLanes, kSumLanes) : -kInfinity;
   }
-};
+  for (std::int64_t k = 0; k < n; ++k) {
+    const float best = row_max(tops, padded(blocks));
+    // -infinity is also the maximum of a block that has nobody left
+    const std::int64_t first = best > -kInfinity ? first_equal(tops, best) * kSumLanes : 0;
+    const std::int64_t i = first + first_equal(values + first, best);
+    values[i] = kOut;
+    taken[i / 64] |= std::uint64_t{1} << (i % 64);
+    const std::int64_t block = i / kSumLanes;
+    tops[block] = row_max(values + block * kSumLanes, kSumLanes);
+  }
+}
 
 PLANALTO_INLINE float group_value(const RouterOptions& o, const float* values, std::int64_t size) {
   float best = -kInfinity, second = -kInfinity;
-  for (std::int64_t i = 0; i < size; ++i) {
-    const float v = values[i];
-    const float lesser = v > best ? best : v;
+  std::int64_t i = 0;
+  if (size >= simd::kLanes) {
+    simd::Floats bests = simd::set1(-kInfinity), seconds = bests;
+    for (; i + simd::kLanes <= size; i += simd::kLanes) {
+      const simd::Floats v = simd::max(simd::load(values + i), simd::set1(-kInfinity));  // NaN: -infinity
+      seconds = simd::max(seconds, simd::min(v, bests));
+      bests = simd::max(bests, v);
+    }
+    // The second is the best of the lanes once the winner's lane has stepped back to its own second.
+    alignas(64) float lanes[simd::kLanes], behind[simd::kLanes];
+    simd::store(lanes, bests);
+    simd::store(behind, seconds);
+    best = simd::max_lane(bests);
+    const std::int64_t winner = first_equal(lanes, best);
+    lanes[winner] = behind[winner];
+    second = simd::max_lane(simd::load(lanes));
+  }
+  for (; i < size; ++i) {
+    const float v = competing(values[i]);
+    const float lesser = v < best ? v : best;
     best = v > best ? v : best;
     second = lesser > second ? lesser : second;
   }
   return o.group_score == GroupScore::best ? best : best + second;
 }
 
-// What experts and groups compete with. Softmax without a bias: the logits, whose small differences fp32
-// scores lose.
+// What experts and groups compete with. Softmax without a bias: the logits, whose small differences fp32 scores lose.
 struct Contest {
   const float* experts;
   const float* groups;
@@ -71,32 +88,32 @@ PLANALTO_INLINE Contest contest(const RouterForward& a, Row& row) {
   return {row.logits, o.group_score == GroupScore::best ? row.logits : row.scores};
 }
 
-PLANALTO_INLINE void select(const RouterForward& a, Row& row, Best& best, std::int32_t* ids) {
-  const RouterOptions& o = a.options;
+// Masks the experts of all groups but the best ones.
+PLANALTO_INLINE void mask_groups(const RouterOptions& o, const float* values, Row& row) {
   const std::int64_t size = o.num_experts / o.num_groups;
-  const Contest c = contest(a, row);
-  bool kept[kMaxExperts];
-  for (std::int64_t g = 0; g < o.num_groups; ++g) kept[g] = o.top_groups == o.num_groups;
-  if (o.top_groups < o.num_groups) {
-    best.size = 0;
-    best.limit = o.top_groups;
-    for (std::int64_t g = 0; g < o.num_groups; ++g) {
-      best.offer(ordered_key(group_value(o, c.groups + g * size, size)), static_cast<std::int32_t>(g));
-    }
-    for (std::int64_t i = 0; i < o.top_groups; ++i) kept[best.ids[i]] = true;
+  for (std::int64_t g = 0; g < padded(o.num_groups); ++g) {
+    row.groups[g] = g < o.num_groups ? group_value(o, values + g * size, size) : kOut;
   }
-  for (std::int64_t e = 0; e < o.num_experts; ++e) row.keys[e] = ordered_key(c.experts[e]);
-  best.size = 0;
-  best.limit = o.top_k;
+  std::uint64_t kept[kMaxExperts / 64] = {};
+  take_best(row.groups, o.num_groups, o.top_groups, kept);
   for (std::int64_t g = 0; g < o.num_groups; ++g) {
-    if (!kept[g]) continue;
-    for (std::int64_t e = g * size; e < (g + 1) * size; ++e)
-      best.offer(row.keys[e], static_cast<std::int32_t>(e));
+    if ((kept[g / 64] >> (g % 64) & 1U) != 0) continue;
+    for (std::int64_t e = g * size; e < (g + 1) * size; ++e) row.contest[e] = kOut;
   }
-  for (std::int64_t k = 0; k < o.top_k; ++k) {
-    std::int64_t at = k;
-    for (; at > 0 && ids[at - 1] > best.ids[k]; --at) ids[at] = ids[at - 1];
-    ids[at] = best.ids[k];
+}
+
+PLANALTO_INLINE void select(const RouterForward& a, Row& row, std::int32_t* ids) {
+  const RouterOptions& o = a.options;
+  const Contest c = contest(a, row);
+  for (std::int64_t e = 0; e < o.num_experts; ++e) row.contest[e] = competing(c.experts[e]);
+  for (std::int64_t e = o.num_experts; e < padded(o.num_experts); ++e) row.contest[e] = kOut;
+  if (o.top_groups < o.num_groups) mask_groups(o, c.groups, row);
+  std::uint64_t chosen[kMaxExperts / 64] = {};
+  take_best(row.contest, o.num_experts, o.top_k, chosen);
+  for (std::int64_t word = 0; word * 64 < o.num_experts; ++word) {
+    for (std::uint64_t bits = chosen[word]; bits != 0; bits &= bits - 1) {
+      *ids++ = static_cast<std::int32_t>(word * 64 + __builtin_ctzll(bits));
+    }
   }
 }
 
@@ -149,12 +166,11 @@ void router_forward(const ExecContext& ctx, const RouterForward& a) {
   clear_counts(a.counts, num_experts);
   parallel_ranges(ctx, a.tokens.get(), 16, [&](std::int64_t begin, std::int64_t end, int) {
     Row row;
-    Best best;
     Counter counter;
     for (std::int64_t t = begin; t < end; ++t) {
       std::int32_t* ids = a.ids + t * top_k;
       score_row(a.options, a.logits + t * num_experts, row);
-      select(a, row, best, ids);
+      select(a, row, ids);
       weight_row(a.options, row.scores, ids, a.weights + t * top_k);
       counter.add(ids, top_k);
       if (a.scores != nullptr) {

@@ -59,6 +59,20 @@ PLANALTO_INLINE float row_max(const float* x, std::int64_t n) {
   return simd::max_lane(best);
 }
 
+// The first element equal to `value`; there is one. NaN equals nothing.
+PLANALTO_INLINE std::int64_t first_equal(const float* x, float value) {
+  const simd::Floats wanted = simd::set1(value);
+  for (std::int64_t e = 0;; e += simd::kLanes) {
+#ifdef __AVX512F__
+    const std::uint32_t equal = _mm512_cmp_ps_mask(simd::load(x + e), wanted, _CMP_EQ_OQ);
+#else
+    const auto equal =
+        static_cast<std::uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(simd::load(x + e), wanted, _CMP_EQ_OQ)));
+#endif
+    if (equal != 0) return e + __builtin_ctz(equal);
+  }
+}
+
 // Copies n values and fills up to padded(n).
 PLANALTO_INLINE void load_padded(const float* from, float* to, std::int64_t n, float fill) {
   __builtin_memcpy(to, from, static_cast<std::size_t>(n) * sizeof(float));
