@@ -28,6 +28,7 @@ Builder::Builder(BufferTable& table, const Target& target, std::string program_n
     : table_(table), target_(target) {
   program_.name = std::move(program_name);
   program_.index = program_index;
+  program_.target = target;
   program_.streams.push_back({"compute", true});
 }
 
@@ -158,14 +159,12 @@ void Builder::remove_dead_ops() {
   ops = std::move(kept);
 }
 
+// A region is one place to the listeners: what they emit for a buffer that is used in it stands before or after it, so that it
+// happens once, and a gradient that rounds accumulate is complete after the last of them.
 void Builder::ask_listeners() {
   if (listeners_.empty()) return;
   const std::vector<Op> old = std::move(program_.ops);
-  const std::vector<Repeat> old_repeats = program_.repeats;
   program_.ops.clear();
-  struct Uses {
-    int first = -1, last = -1, last_write = -1;
-  };
   std::vector<Uses> uses(static_cast<std::size_t>(table_.size()));
   for (int i = 0; i < static_cast<int>(old.size()); ++i) {
     for (const Access& a : old[static_cast<std::size_t>(i)].accesses) {
@@ -175,36 +174,53 @@ void Builder::ask_listeners() {
       if (a.kind != AccessKind::read) u.last_write = i;
     }
   }
-  for (int i = 0; i < static_cast<int>(old.size()); ++i) {
-    const Op& op = old[static_cast<std::size_t>(i)];
-    phase_ = op.phase;
-    stream_ = op.stream;
-    open_repeat_ = op.repeat;
-    if (op.repeat >= 0 && i == old_repeats[static_cast<std::size_t>(op.repeat)].first) {
-      program_.repeats[static_cast<std::size_t>(op.repeat)].first = static_cast<int>(program_.ops.size());
+  const int num_ops = static_cast<int>(old.size());
+  for (int i = 0; i < num_ops;) {
+    const int region = old[static_cast<std::size_t>(i)].repeat;
+    const int end = region < 0 ? i + 1 : program_.repeats[static_cast<std::size_t>(region)].last;
+    for (int k = i; k < end; ++k) tell_first_uses(old[static_cast<std::size_t>(k)], k, uses);
+    const int moved = static_cast<int>(program_.ops.size());
+    program_.ops.insert(program_.ops.end(), old.begin() + i, old.begin() + end);
+    if (region >= 0) {
+      program_.repeats[static_cast<std::size_t>(region)].first = moved;
+      program_.repeats[static_cast<std::size_t>(region)].last = moved + end - i;
     }
-    for (const Access& a : op.accesses) {
-      if (uses[static_cast<std::size_t>(a.buffer.id)].first != i) continue;
-      for (Listener* l : listeners_) l->before_first_use(*this, a.buffer);
-    }
-    program_.ops.push_back(op);
-    for (const Access& a : op.accesses) {
-      const Uses u = uses[static_cast<std::size_t>(a.buffer.id)];
-      for (Listener* l : listeners_) {
-        if (u.last_write == i && a.kind != AccessKind::read && table_[a.buffer].role == Role::gradient) {
-          l->gradient_complete(*this, a.buffer);
-        }
-        if (u.last == i) l->after_last_use(*this, a.buffer);
-      }
-    }
-    if (op.repeat >= 0 && i == old_repeats[static_cast<std::size_t>(op.repeat)].last - 1) {
-      program_.repeats[static_cast<std::size_t>(op.repeat)].last = static_cast<int>(program_.ops.size());
-    }
+    for (int k = i; k < end; ++k) tell_last_uses(old[static_cast<std::size_t>(k)], k, uses);
+    i = end;
   }
-  open_repeat_ = -1;
   stream_ = 0;
   phase_ = Phase::optimizer;
   for (Listener* l : listeners_) l->at_end(*this);
+}
+
+void Builder::tell(const Op& op, Buffer b, void (Listener::*event)(Builder&, Buffer)) {
+  for (Listener* l : listeners_) {
+    phase_ = op.phase;
+    stream_ = op.stream;
+    (l->*event)(*this, b);
+  }
+}
+
+void Builder::tell_first_uses(const Op& op, int index, std::vector<Uses>& uses) {
+  for (const Access& a : op.accesses) {
+    Uses& u = uses[static_cast<std::size_t>(a.buffer.id)];
+    if (u.first != index) continue;
+    u.first = -1;  // told once, though the op may name it twice
+    tell(op, a.buffer, &Listener::before_first_use);
+  }
+}
+
+void Builder::tell_last_uses(const Op& op, int index, std::vector<Uses>& uses) {
+  for (const Access& a : op.accesses) {
+    Uses& u = uses[static_cast<std::size_t>(a.buffer.id)];
+    if (u.last_write == index && table_[a.buffer].role == Role::gradient) {
+      u.last_write = -1;
+      tell(op, a.buffer, &Listener::gradient_complete);
+    }
+    if (u.last != index) continue;
+    u.last = -1;
+    tell(op, a.buffer, &Listener::after_last_use);
+  }
 }
 
 }  // namespace planalto

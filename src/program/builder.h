@@ -17,7 +17,8 @@ namespace planalto {
 
 class Builder;
 
-// Lands ops inside a model that does not know of it. Called by finish(), in program order; what it emits stands at that place.
+// Lands ops inside a model that does not know of it. Called by finish(), in program order; what it emits stands at that
+// place, with the phase and stream of the op concerned. Uses inside a region are told before and after the whole region.
 class Listener {
  public:
   virtual ~Listener() = default;
@@ -81,6 +82,13 @@ class Builder {
  private:
   void remove_dead_ops();
   void ask_listeners();
+
+  struct Uses {
+    int first = -1, last = -1, last_write = -1;  // ops, before the listeners added theirs
+  };
+  void tell(const Op& op, Buffer b, void (Listener::*event)(Builder&, Buffer));
+  void tell_first_uses(const Op& op, int index, std::vector<Uses>& uses);
+  void tell_last_uses(const Op& op, int index, std::vector<Uses>& uses);
 
   BufferTable& table_;
   Target target_;

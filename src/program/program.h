@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/target.h"
 #include "program/op.h"
 
 namespace planalto {
@@ -46,6 +47,7 @@ struct Stream {
 struct Program {
   std::string name;
   int index = 0;  // transient buffers carry it
+  Target target{};
   std::vector<Stream> streams;
   std::vector<Op> ops;
   std::vector<Repeat> repeats;
