@@ -25,25 +25,48 @@ std::string known_model_types() {
   return all;
 }
 
-// By model_type; a foreign model_type gives way to the architecture.
-const Family& select_family(ConfigReader& reader) {
+// Takes the first word off a list that is separated by spaces.
+std::string_view next_word(std::string_view& words) {
+  const std::size_t space = std::min(words.find(' '), words.size());
+  const std::string_view word = words.substr(0, space);
+  words.remove_prefix(std::min(space + 1, words.size()));
+  return word;
+}
+
+std::string read_model_type(ConfigReader& reader) {
   std::string model_type;
   if (const JsonValue* value = reader.find("model_type")) reader.read(*value, "model_type", model_type);
+  return model_type;
+}
+
+std::vector<std::string> read_architectures(const ConfigReader& reader) {
   std::vector<std::string> architectures;
   const JsonValue* list = reader.find("architectures");
-  if (list != nullptr && list->is_array()) {
-    for (const JsonValue& name : list->as_array("architectures")) {
-      if (name.is_string()) architectures.push_back(name.as_string("architectures"));
-    }
+  if (list == nullptr || !list->is_array()) return {};
+  for (const JsonValue& name : list->as_array("architectures")) {
+    if (name.is_string()) architectures.push_back(name.as_string("architectures"));
+  }
+  return architectures;
+}
+
+// By model_type; a foreign model_type gives way to the architecture. Null: unknown.
+const Family* find_family(ConfigReader& reader) {
+  const std::string model_type = read_model_type(reader);
+  for (const Family* family : families()) {
+    if (family->model_type == model_type) return family;
   }
   for (const Family* family : families()) {
-    if (family->model_type == model_type) return *family;
-  }
-  for (const Family* family : families()) {
-    for (const std::string& architecture : architectures) {
-      if (architecture == family->architecture) return *family;
+    for (const std::string& architecture : read_architectures(reader)) {
+      if (architecture == family->architecture) return family;
     }
   }
+  return nullptr;
+}
+
+const Family& select_family(ConfigReader& reader) {
+  if (const Family* family = find_family(reader)) return *family;
+  const std::string model_type = read_model_type(reader);
+  const std::vector<std::string> architectures = read_architectures(reader);
   if (model_type.empty() && architectures.empty()) {
     reader.mistake("model_type is missing; known: {}", known_model_types());
   } else {
@@ -62,9 +85,7 @@ const JsonValue* find_spelling(ConfigReader& reader, const ConfigKey& key, std::
   spelling = key.key;
   std::string_view rest = key.also;
   while (!rest.empty()) {
-    const std::size_t space = std::min(rest.find(' '), rest.size());
-    const std::string_view name = rest.substr(0, space);
-    rest.remove_prefix(std::min(space + 1, rest.size()));
+    const std::string_view name = next_word(rest);
     const JsonValue* other = reader.find(name);
     if (other == nullptr) continue;
     if (found == nullptr) {
@@ -369,6 +390,41 @@ ModelConfig read_model_config(const JsonValue& config, const std::string& source
   ConfigReader reader(config, source);
   const Family& family = select_family(reader);
   return Builder(reader, family).build();
+}
+
+std::vector<std::string_view> known_config_keys(const JsonValue& config) {
+  // Read in common, then what published files hold without influence on the computation.
+  std::vector<std::string_view> keys = {"model_type",
+                                        "architectures",
+                                        "rope_theta",
+                                        "rope_scaling",
+                                        "rope_parameters",
+                                        "text_config",
+                                        "dtype",
+                                        "torch_dtype",
+                                        "transformers_version",
+                                        "use_cache",
+                                        "auto_map",
+                                        "quantization_config",
+                                        "ep_size",
+                                        "pretraining_tp",
+                                        "seq_aux",
+                                        "aux_loss_alpha",
+                                        "output_router_logits",
+                                        "max_window_layers",
+                                        "num_key_value_heads",
+                                        "head_dim",
+                                        "qk_head_dim",
+                                        "partial_rotary_factor"};
+  ConfigReader reader(config, "config");
+  const Family* family = find_family(reader);
+  if (family == nullptr) return {};
+  for (const ConfigKey& key : family->keys) {
+    keys.push_back(key.key);
+    std::string_view rest = key.also;
+    while (!rest.empty()) keys.push_back(next_word(rest));
+  }
+  return keys;
 }
 
 ModelConfig with_mtp(ModelConfig config, std::int64_t num_mtp) {

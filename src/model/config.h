@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/router.h"
@@ -79,6 +80,9 @@ struct ModelConfig {
 
 // `source` stands in messages: the file's name, or "run.toml [model]".
 ModelConfig read_model_config(const JsonValue& config, const std::string& source);
+// The keys that a config of this family may hold, read or passed over; empty when the family is unknown. For files whose
+// keys a person writes: there an unknown key is a mistake.
+std::vector<std::string_view> known_config_keys(const JsonValue& config);
 // The same model with fewer MTP modules than the file names, or none: many files name one and hold no weights for it.
 ModelConfig with_mtp(ModelConfig config, std::int64_t num_mtp);
 

@@ -15,6 +15,7 @@ includes() { find src -name '*.h' -o -name '*.cpp' | sort | xargs grep -HoE '^ *
 
 # Top row first; folders of one row may include each other.
 rows='app
+verify
 train infer
 cluster
 model
