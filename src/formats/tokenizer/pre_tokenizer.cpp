@@ -16,7 +16,15 @@ constexpr std::string_view kSupported = "Split, Digits, Punctuation, ByteLevel, 
 // GPT-2's split, which ByteLevel applies unless use_regex is false.
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kPunctuation = R"([!-/:-@\[-`{-~\p{P}])";
+// What the reference holds for punctuation: ASCII's, and category P as Unicode 8 or so had it (found by asking it about
+// every code point): without what came later, with two signs that have left the category. Run on the text without
+// stand-ins, so that what is newer than PCRE2's tables is none either.
+constexpr std::string_view kPunctuation =
+    R"((?![\x{61D}\x{9FD}\x{A76}\x{C77}\x{C84}\x{1B7D}-\x{1B7E}\x{2E43}-\x{2E4F}\x{2E52}-\x{2E5D}\x{10EAD})"
+    R"(\x{10F55}-\x{10F59}\x{10F86}-\x{10F89}\x{1144B}-\x{1144F}\x{1145A}-\x{1145B}\x{1145D})"
+    R"(\x{11660}-\x{1166C}\x{116B9}\x{1183B}\x{11944}-\x{11946}\x{119E2}\x{11A3F}-\x{11A46})"
+    R"(\x{11A9A}-\x{11A9C}\x{11A9E}-\x{11AA2}\x{11C41}-\x{11C45}\x{11C70}-\x{11C71}\x{11EF7}-\x{11EF8})"
+    R"(\x{11FFF}\x{12FF1}-\x{12FF2}\x{16E97}-\x{16E9A}\x{16FE2}\x{1E95E}-\x{1E95F}])[!-/:-@\[-`{-~\p{P}\x{166D}\x{111C9}])";
 
 SplitBehavior read_behavior(const JsonValue& value, const std::string& where) {
   static constexpr std::pair<std::string_view, SplitBehavior> kNames[] = {
@@ -115,6 +123,7 @@ PreTokenizer::PreTokenizer(const JsonValue& value, const std::string& where) {
       add_pattern(kPunctuation, component,
                   behavior == nullptr ? SplitBehavior::isolated
                                       : read_behavior(*behavior, component.where_of("behavior")));
+      steps_.back().stand_ins = false;
     } else if (component.type() == "ByteLevel") {
       if (!last)
         fail(ErrorKind::data, "{}: ByteLevel is supported only as the last pre-tokenizer", component.where());
@@ -187,7 +196,7 @@ std::string_view PreTokenizer::cut(std::string_view text, PreTokenizeScratch& sc
     scratch.next.clear();
     for (const Span& piece : scratch.pieces) {
       scratch.matches.clear();
-      step.pattern.front().find_all(shown, piece, scratch.match, &scratch.matches);
+      step.pattern.front().find_all(step.stand_ins ? shown : text, piece, scratch.match, &scratch.matches);
       split_at_matches(piece, scratch.matches, step.behavior, step.invert, &scratch.next);
     }
     std::swap(scratch.next, scratch.pieces);

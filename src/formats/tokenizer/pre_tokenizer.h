@@ -44,6 +44,7 @@ class PreTokenizer {
     std::vector<Pattern> pattern;  // none: a step that puts a space before each piece that begins without one
     SplitBehavior behavior = SplitBehavior::isolated;
     bool invert = false;
+    bool stand_ins = true;  // false: the pattern sees characters newer than its tables as unassigned
   };
 
   void add_split(const Component& component);
