@@ -37,11 +37,13 @@ std::int64_t placed_bytes(const BufferInfo& info) {
 struct Life {
   Buffer buffer{};
   int start = 0, end = 0;  // first and last op in program order; a whole region where it lives through one
-  std::vector<int> first, last;  // by stream: the first and the last op that uses it, -1: none
-  std::vector<int> regions;      // in which it is used
-  bool iteration_only = false;   // begins and ends inside one iteration of a region
-  bool from_start = false;       // holds what the caller put there before the program
-  int stream = kSeveral;         // of all its uses
+  std::vector<std::vector<int>>
+      firsts;             // by stream: the op that uses it first; where regions may be skipped, each that may
+  std::vector<int> last;  // by stream: the last op that uses it, -1: none
+  std::vector<int> regions;     // in which it is used
+  bool iteration_only = false;  // begins and ends inside one iteration of a region
+  bool from_start = false;      // holds what the caller put there before the program
+  int stream = kSeveral;        // of all its uses
 };
 
 class ProgramPlacement {
@@ -49,7 +51,10 @@ class ProgramPlacement {
   ProgramPlacement(const BufferTable& table, const Program& program)
       : table_(table), program_(program), order_(program), by_buffer_(at(table.size()), -1) {
     for (int o = 0; o < static_cast<int>(program.ops.size()); ++o) {
-      for (const Access& a : program.ops[at(o)].accesses) note_use(o, a);
+      const Op& op = program.ops[at(o)];
+      for (const Access& a : op.accesses) note_use(o, a);
+      if (op.repeat < 0 || !program.repeats[at(op.repeat)].trip_count.valid()) continue;
+      note_use(o, {.buffer = program.repeats[at(op.repeat)].trip_count});  // read by its stream at the entry
     }
     const std::vector<char> in_iteration = lives_in_iteration(table, program);
     for (Life& life : lives_) {
@@ -80,18 +85,28 @@ class ProgramPlacement {
       life.buffer = a.buffer;
       life.start = o;
       life.stream = op.stream;
-      life.first.assign(program_.streams.size(), -1);
-      life.last = life.first;
+      life.firsts.resize(program_.streams.size());
+      life.last.assign(program_.streams.size(), -1);
       life.from_start = filled_by_caller(info, op, a.buffer);
       lives_.push_back(std::move(life));
     }
     Life& life = lives_[at(index)];
     life.end = o;
-    if (life.first[at(op.stream)] < 0) life.first[at(op.stream)] = o;
+    note_first(life.firsts[at(op.stream)], o);
     life.last[at(op.stream)] = o;
     if (life.stream != op.stream) life.stream = kSeveral;
     if (op.repeat >= 0 && (life.regions.empty() || life.regions.back() != op.repeat))
       life.regions.push_back(op.repeat);
+  }
+
+  void note_first(std::vector<int>& firsts, int o) const {
+    if (!firsts.empty()) {
+      const int region = program_.ops[at(firsts.back())].repeat;
+      if (region < 0 || region == program_.ops[at(o)].repeat ||
+          !program_.repeats[at(region)].may_be_skipped())
+        return;
+    }
+    firsts.push_back(o);
   }
 
   void live_through_regions(Life& life) {
@@ -105,8 +120,10 @@ class ProgramPlacement {
   bool all_uses(const Life& a, const Life& b, Before before) const {
     for (const int p : a.last) {
       if (p < 0) continue;
-      for (const int o : b.first) {
-        if (o >= 0 && !before(p, o)) return false;
+      for (const std::vector<int>& firsts : b.firsts) {
+        for (const int o : firsts) {
+          if (!before(p, o)) return false;
+        }
       }
     }
     return true;

@@ -304,7 +304,7 @@ class UnrolledCheck {
     if (a.kind != AccessKind::write && !absent) check_value(o, item);
     std::vector<int>& events = a.kind == AccessKind::read ? reads_ : writes_;
     events[at(item) * num_streams_ + at(stream)] = static_cast<int>(past_[at(stream)].size()) - 1;
-    if (a.kind == AccessKind::read) return;
+    if (a.kind == AccessKind::read || absent) return;
     value_[at(item)] = kGood;
     for (const int other : overlaps_[at(item)]) {
       if (value_[at(other)] == kGood) value_[at(other)] = o;

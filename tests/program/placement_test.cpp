@@ -6,6 +6,7 @@
 
 #include "program/placement.h"
 #include "support/program_maker.h"
+#include "support/random_seed.h"
 
 namespace planalto {
 namespace {
@@ -246,10 +247,10 @@ TEST(Placement, AStepOfThousandsOfBuffersStaysWithinTenPercentOfItsLargestLiveSu
 // On one stream the definition can be checked pair by pair: buffers whose intervals of use meet have disjoint
 // bytes.
 TEST(Placement, RandomProgramsOnOneStreamAreTightAndNeverShareLiveBytes) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  const int seed = testing::random_seed();
   for (int round = 0; round < 200; ++round) {
+    SCOPED_TRACE(testing::rerun(seed + round));
+    std::mt19937 random(static_cast<unsigned>(seed + round));
     ProgramMaker m;
     const int num_buffers = 2 + static_cast<int>(random() % 60);
     const int num_ops = 2 + static_cast<int>(random() % 40);
@@ -285,7 +286,7 @@ TEST(Placement, RandomProgramsOnOneStreamAreTightAndNeverShareLiveBytes) {
       for (std::size_t b = a + 1; b < buffers.size(); ++b) {
         const bool meet = life[a].first <= life[b].second && life[b].first <= life[a].second;
         if (meet) {
-          ASSERT_FALSE(overlap(m.table(), plan, buffers[a], buffers[b])) << "round " << round;
+          ASSERT_FALSE(overlap(m.table(), plan, buffers[a], buffers[b]));
         }
       }
     }
