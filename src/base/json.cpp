@@ -157,6 +157,25 @@ const char* to_string(JsonType type) {
   return "?";
 }
 
+JsonValue::JsonValue() = default;
+JsonValue::JsonValue(const JsonValue& other) = default;
+JsonValue::JsonValue(JsonValue&& other) noexcept = default;
+JsonValue& JsonValue::operator=(const JsonValue& other) = default;
+JsonValue& JsonValue::operator=(JsonValue&& other) noexcept = default;
+JsonValue::~JsonValue() = default;
+JsonValue::JsonValue(std::nullptr_t) {}
+JsonValue::JsonValue(bool v) : data_(v) {}
+JsonValue::JsonValue(double v) : data_(v) {}
+JsonValue::JsonValue(std::string v) : data_(std::move(v)) {}
+JsonValue::JsonValue(std::string_view v) : data_(std::string(v)) {}
+JsonValue::JsonValue(const char* v) : data_(std::string(v)) {}
+JsonValue::JsonValue(JsonArray v) : data_(std::move(v)) {}
+JsonValue::JsonValue(JsonObject v) : data_(std::move(v)) {}
+
+JsonValue::JsonValue(Bits bits, bool negative) : data_(static_cast<std::int64_t>(bits.value)) {
+  if (!negative && !std::in_range<std::int64_t>(bits.value)) data_ = bits.value;
+}
+
 JsonType JsonValue::type() const {
   constexpr JsonType kTypes[] = {JsonType::null,   JsonType::boolean, JsonType::integer, JsonType::integer,
                                  JsonType::number, JsonType::string,  JsonType::array,   JsonType::object};

@@ -56,23 +56,24 @@ const char* to_string(JsonType type);
 
 class JsonValue {
  public:
-  JsonValue() = default;
-  JsonValue(std::nullptr_t) {}
-  JsonValue(bool v) : data_(v) {}
+  // Out of line throughout: the variant inside is dear to compile, and many files include this one.
+  JsonValue();
+  JsonValue(const JsonValue& other);
+  JsonValue(JsonValue&& other) noexcept;
+  JsonValue& operator=(const JsonValue& other);
+  JsonValue& operator=(JsonValue&& other) noexcept;
+  ~JsonValue();
+  JsonValue(std::nullptr_t);
+  JsonValue(bool v);
   template <std::integral T>
-  requires(!std::same_as<T, bool>) JsonValue(T v) {
-    if (std::in_range<std::int64_t>(v)) {
-      data_ = static_cast<std::int64_t>(v);
-    } else {
-      data_ = static_cast<std::uint64_t>(v);
-    }
-  }
-  JsonValue(double v) : data_(v) {}
-  JsonValue(std::string v) : data_(std::move(v)) {}
-  JsonValue(std::string_view v) : data_(std::string(v)) {}
-  JsonValue(const char* v) : data_(std::string(v)) {}
-  JsonValue(JsonArray v) : data_(std::move(v)) {}
-  JsonValue(JsonObject v) : data_(std::move(v)) {}
+  requires(!std::same_as<T, bool>) JsonValue(T v)
+      : JsonValue(Bits{static_cast<std::uint64_t>(v)}, v < T{0}) {}
+  JsonValue(double v);
+  JsonValue(std::string v);
+  JsonValue(std::string_view v);
+  JsonValue(const char* v);
+  JsonValue(JsonArray v);
+  JsonValue(JsonObject v);
 
   JsonType type() const;
   bool is_null() const { return type() == JsonType::null; }
@@ -102,6 +103,12 @@ class JsonValue {
   friend bool operator==(const JsonValue& a, const JsonValue& b);
 
  private:
+  // The bits of an integer, kept as int64 unless it is above its range.
+  struct Bits {
+    std::uint64_t value;
+  };
+  JsonValue(Bits bits, bool negative);
+
   std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, JsonArray, JsonObject>
       data_;
 };
