@@ -16,6 +16,7 @@ namespace planalto {
 namespace {
 
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
+constexpr std::int64_t kCopied = std::int64_t{64} << 10;  // stays in a cache
 
 std::byte poison_byte(std::int64_t at) {
   return static_cast<std::byte>(kPoison >> (8 * (at & 3)));
@@ -23,11 +24,15 @@ std::byte poison_byte(std::int64_t at) {
 
 }  // namespace
 
+// The first block byte by byte, then twice as much of it with each copy.
 void poison(void* data, std::int64_t bytes) {
   std::byte* p = static_cast<std::byte*>(data);
-  const std::int64_t words = bytes / 4;
-  for (std::int64_t i = 0; i < words; ++i) std::memcpy(p + 4 * i, &kPoison, 4);
-  for (std::int64_t i = 4 * words; i < bytes; ++i) p[i] = poison_byte(i);
+  std::int64_t done = std::min<std::int64_t>(bytes, 256);
+  for (std::int64_t i = 0; i < done; ++i) p[i] = poison_byte(i);
+  for (std::int64_t step = done; done < bytes; done += step) {
+    step = std::min({bytes - done, done, kCopied});
+    std::memcpy(p + done, p, static_cast<std::size_t>(step));
+  }
 }
 
 std::int64_t written_bytes(const void* data, std::int64_t bytes, std::int64_t element_bytes) {

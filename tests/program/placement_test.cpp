@@ -160,6 +160,55 @@ TEST(Placement, IterationsOfTwoStreamsMayOverlap) {
   }
 }
 
+TEST(Placement, ATripCountLivesUntilEveryStreamOfTheRegionHasReadIt) {
+  ProgramMaker m;
+  const Buffer trips = m.builder.transient("trips", DType::i64, 1, 1);
+  const Buffer x = m.bytes("x", 64);
+  const Buffer y = m.bytes("y", 64);
+  m.op("compute", "count", {writes(trips)});
+  m.builder.begin_repeat(trips, 4);
+  m.op("copy", "y", {writes(y)});
+  m.builder.end_repeat();
+  m.op("compute", "x", {writes(x)});  // nothing else ties it to the stream "copy"
+  const Program p = m.builder.finish();
+  const MemoryPlan plan = place(m.table(), {&p});
+  EXPECT_FALSE(overlap(m.table(), plan, trips, x));
+  EXPECT_FALSE(overlap(m.table(), plan, trips, y));
+}
+
+// The region's op on "third" waits for "copy"; when the region is skipped the op after it is the first on its stream.
+TEST(Placement, AFirstUseInARegionThatMayBeSkippedIsNotTheOnlyOne) {
+  for (const bool may_be_skipped : {false, true}) {
+    ProgramMaker m;
+    const Buffer trips = m.persistent("trips", DType::i64, 1);
+    const Buffer token = m.persistent("token", DType::u8, 1);
+    const Buffer early = m.bytes("early", 64);
+    const Buffer x = m.bytes("x", 64);
+    m.op("copy", "early", {writes(early), writes(token)});
+    if (may_be_skipped) m.builder.begin_repeat(trips, 4);
+    if (!may_be_skipped) m.builder.begin_repeat(4);
+    m.op("third", "first", {writes(x), reads(token)});
+    m.builder.end_repeat();
+    m.op("third", "second", {writes(x)});
+    const Program p = m.builder.finish();
+    EXPECT_EQ(overlap(m.table(), place(m.table(), {&p}), early, x), !may_be_skipped);
+  }
+}
+
+TEST(Placement, WhatTheCallerFillsLivesFromTheStart) {
+  ProgramMaker m;
+  const Buffer ids = m.bytes("ids", 64, Role::input);
+  const Buffer before = m.bytes("before", 64);
+  const Buffer after = m.bytes("after", 64);
+  m.op("compute", "before", {writes(before)});
+  m.op("compute", "use", {reads(ids)});
+  m.op("compute", "after", {writes(after)});
+  const Program p = m.builder.finish();
+  const MemoryPlan plan = place(m.table(), {&p});
+  EXPECT_FALSE(overlap(m.table(), plan, ids, before));
+  EXPECT_EQ(plan.arena_bytes[0], 128);
+}
+
 TEST(Placement, TwoSlotsAreTwoPlaces) {
   ProgramMaker m;
   m.builder.begin_repeat(3);

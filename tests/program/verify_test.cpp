@@ -145,6 +145,17 @@ TEST(Verify, TheSecondSlotIsWrittenBeforeItIsRead) {
   EXPECT_THAT(complaint(m), HasSubstr("op use_next reads buffer x"));
 }
 
+// In iteration 0 the body leaves the slot of the iteration before alone, so that nothing is in slot 1.
+TEST(Verify, AnAbsentSlotIsNotWritten) {
+  ProgramMaker m;
+  m.builder.begin_repeat(3);
+  const Buffer x = m.builder.slotted("x", DType::u8, 64, 1);
+  m.op("compute", "write_last", {writes(x, -1)});
+  m.op("compute", "use_next", {reads(x, 1)});
+  m.builder.end_repeat();
+  EXPECT_THAT(complaint(m), HasSubstr("op use_next reads buffer x"));
+}
+
 TEST(Verify, LiveBuffersAtTheSameBytes) {
   Sound s;
   ASSERT_NE(s.offset(s.b), s.offset(s.a));
