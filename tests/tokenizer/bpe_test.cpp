@@ -117,9 +117,9 @@ TEST(Bpe, AnyPieceAgainstTheDefinition) {
 TEST(Bpe, AWordOfManyLettersEnds) {
   TinyFile file;
   file.merges = {{"a", "a"}, {"aa", "aa"}, {"aaaa", "aaaa"}};
-  const std::string word(1'000'000, 'a');
+  const std::string word(400'000, 'a');
   const Ids ids = file.load().encode(word, false);
-  EXPECT_EQ(ids, Ids(125'000, 258));
+  EXPECT_EQ(ids, Ids(50'000, 258));
 }
 
 TEST(Bpe, UnknownBytes) {
