@@ -304,9 +304,11 @@ void Parser::check_steps() {
   }
   const std::string& router = config_.debug.router;
   const bool file = router.starts_with("replay:") || router.starts_with("record:");
-  if (router != "none" && router != "balanced" && (!file || config_.debug.router_file().empty())) {
-    mistake("debug.router", fmt::format("debug.router = {}; legal: none, balanced, replay:FILE, record:FILE",
-                                        quote_toml(router)));
+  if (router != "none" && router != "balanced" && router != "all_to_one" &&
+      (!file || config_.debug.router_file().empty())) {
+    mistake("debug.router",
+            fmt::format("debug.router = {}; legal: none, balanced, all_to_one, replay:FILE, record:FILE",
+                        quote_toml(router)));
   }
 }
 
@@ -420,6 +422,7 @@ bool decays(const RunConfig& config, const std::string& parameter) {
 
 RouterDebug DebugSection::router_kind() const {
   if (router == "balanced") return RouterDebug::balanced;
+  if (router == "all_to_one") return RouterDebug::all_to_one;
   if (router.starts_with("replay:")) return RouterDebug::replay;
   if (router.starts_with("record:")) return RouterDebug::record;
   return RouterDebug::none;

@@ -24,7 +24,7 @@ enum class Packing { documents, none };
 enum class NonFinite { stop, skip };
 enum class AuxLossChoice { none, sequence, microbatch, joined };
 enum class Resume { none, automatic };
-enum class RouterDebug { none, balanced, replay, record };
+enum class RouterDebug { none, balanced, all_to_one, replay, record };
 
 struct ByteSize {
   std::int64_t bytes = 0;  // 0: automatic
