@@ -28,8 +28,8 @@ namespace planalto {
 
 struct ExecutorOptions {
   bool poison = false;  // fill the arenas at launch
-  bool measure =
-      false;  // poison, and again each transient buffer before its first use in a run; see memory_report()
+  // Poison, and again each transient buffer before its first use in a run; see memory_report().
+  bool measure = false;
   bool time_ops = false;  // see op_times()
 };
 
