@@ -159,8 +159,8 @@ TEST(PairCounts, StayThoseOfCountingAfresh) {
     std::vector<std::pair<Ids, std::int64_t>> pieces;
     tokenizer::PairCounts pairs;
     for (int i = 0; i < 12; ++i) {
-      Ids ids(1 + random() % 14);
-      for (std::int32_t& id : ids) id = static_cast<std::int32_t>(random() % 3);
+      Ids ids(1 + random() % 60);
+      for (std::int32_t& id : ids) id = static_cast<std::int32_t>(random() % (2 + seed % 2));
       pieces.emplace_back(ids, 1 + random() % 4);
       pairs.add_piece(pieces.back().first, pieces.back().second);
     }
@@ -193,6 +193,21 @@ TEST(PairCounts, StayThoseOfCountingAfresh) {
       pairs.join(*found, id);
     }
   }
+}
+
+TEST(PairCounts, JoinsFromLeftToRightWhenTwoPairsSpellTheSameToken) {
+  tokenizer::PairCounts pairs;
+  pairs.add_piece({1, 2, 3, 4, 3, 4}, 1);
+  std::int64_t count = 0;
+  ASSERT_TRUE(pairs.best(&count));
+  pairs.join({3, 4}, 9);   // 1 2 9 9
+  pairs.join({1, 2}, 9);   // 9 9 9, the left pair found after the right one
+  pairs.join({9, 9}, 10);  // 10 9
+  const auto left = pairs.best(&count);
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->left, 10);
+  EXPECT_EQ(left->right, 9);
+  EXPECT_EQ(count, 1);
 }
 
 // Writes a trained tokenizer.json and what it makes of some texts, for tests/ecosystem/tokenizer_hf.py to compare.
