@@ -12,6 +12,7 @@ namespace planalto::kernels {
   void probe_exp(const float* from, float* to, std::int64_t n);     \
   void probe_sigmoid(const float* from, float* to, std::int64_t n); \
   void probe_narrow(const float* from, bf16* to, std::int64_t n);   \
+  void probe_rounded(const float* from, float* to, std::int64_t n); \
   void probe_widen(const bf16* from, float* to, std::int64_t n);    \
   void probe_copy(const float* from, float* to, std::int64_t n);    \
   float probe_sum(const float* from);                               \
@@ -29,16 +30,17 @@ struct Probes {
   void (*exp)(const float*, float*, std::int64_t);
   void (*sigmoid)(const float*, float*, std::int64_t);
   void (*narrow)(const float*, bf16*, std::int64_t);
+  void (*rounded)(const float*, float*, std::int64_t);
   void (*widen)(const bf16*, float*, std::int64_t);
   void (*copy)(const float*, float*, std::int64_t);
   float (*sum)(const float*);
   float (*max)(const float*);
   std::int64_t (*lanes)();
 };
-#define PLANALTO_PROBES(isa)                                                                            \
-  Probes {                                                                                              \
-    Isa::isa, isa::probe_exp, isa::probe_sigmoid, isa::probe_narrow, isa::probe_widen, isa::probe_copy, \
-        isa::probe_sum, isa::probe_max, isa::probe_lanes                                                \
+#define PLANALTO_PROBES(isa)                                                                               \
+  Probes {                                                                                                 \
+    Isa::isa, isa::probe_exp, isa::probe_sigmoid, isa::probe_narrow, isa::probe_rounded, isa::probe_widen, \
+        isa::probe_copy, isa::probe_sum, isa::probe_max, isa::probe_lanes                                  \
   }
 
 void for_each_isa(const std::function<void(const Probes&)>& body) {
@@ -143,6 +145,16 @@ TEST(Simd, C104C105Bf16IsTheScalarConversionOnEveryIsa) {
     p.narrow(x.data(), z.data(), static_cast<std::int64_t>(x.size()));
     for (std::size_t i = 0; i < x.size(); ++i) {
       ASSERT_EQ(z[i].bits, to_bf16(x[i]).bits) << std::hex << std::bit_cast<std::uint32_t>(x[i]);
+    }
+    std::vector<float> in_place(x.size());
+    p.rounded(x.data(), in_place.data(), static_cast<std::int64_t>(x.size()));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const auto got = std::bit_cast<std::uint32_t>(in_place[i]), want_bits = std::uint32_t{z[i].bits} << 16;
+      if (std::isnan(x[i])) {
+        ASSERT_TRUE(std::isnan(in_place[i]));
+      } else {
+        ASSERT_EQ(got, want_bits) << std::hex << std::bit_cast<std::uint32_t>(x[i]);
+      }
     }
   });
 }

@@ -40,12 +40,19 @@ PLANALTO_INLINE Floats without_subnormals(Floats v) {
   return simd::where_less(simd::max(v, simd::zero() - v), simd::set1(0x1p-126F), simd::zero(), v);
 }
 
+// Elements between a prefetch and its use: the divider would else keep the loads of later lines waiting.
+constexpr std::int64_t kAhead = 192;
+
 template <bool kWeight>
 void update(const AdamWUpdate& a, const Factors& k, std::int64_t begin, std::int64_t end) {
   const float* grad = a.grad + begin;
   float *master = a.master + begin, *first = a.m + begin, *second = a.v + begin;
   bf16* weight = kWeight ? static_cast<bf16*>(a.weight) + begin : nullptr;
   simd::sweep(end - begin, [&](std::int64_t i, auto part) {
+    for (const float* stream : {grad, static_cast<const float*>(master), static_cast<const float*>(first),
+                                static_cast<const float*>(second)}) {
+      _mm_prefetch(reinterpret_cast<const char*>(stream + i + kAhead), _MM_HINT_T0);
+    }
     const Floats g = simd::load(grad + i, part) * k.grad;
     const Floats m =
         without_subnormals(simd::fma(k.beta1, simd::load(first + i, part), k.one_minus_beta1 * g));

@@ -17,7 +17,7 @@ PLANALTO_INLINE simd::Floats rounded_to(const float*, simd::Floats v) {
   return v;
 }
 PLANALTO_INLINE simd::Floats rounded_to(const bf16*, simd::Floats v) {
-  return simd::widen(simd::narrow(v));
+  return simd::rounded_to_bf16(v);
 }
 
 template <class T>

@@ -63,6 +63,15 @@ PLANALTO_INLINE __m256i narrow(Floats v) {
   return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(rounded, nan, high, _mm512_set1_epi32(0x40)));
 }
 
+// widen(narrow(v)) in place; a NaN keeps its payload
+PLANALTO_INLINE Floats rounded_to_bf16(Floats v) {
+  const __m512i u = _mm512_castps_si512(v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+  const __m512i sum = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  const __mmask16 number = _mm512_cmp_ps_mask(v, v, _CMP_ORD_Q);
+  return _mm512_castsi512_ps(_mm512_mask_and_epi32(u, number, sum, _mm512_set1_epi32(-0x10000)));
+}
+
 PLANALTO_INLINE Floats load(const float* p) {
   return _mm512_loadu_ps(p);
 }
@@ -165,6 +174,15 @@ PLANALTO_INLINE __m128i narrow(Floats v) {
   return _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
 }
 
+// widen(narrow(v)) in place; a NaN keeps its payload
+PLANALTO_INLINE Floats rounded_to_bf16(Floats v) {
+  const __m256i u = _mm256_castps_si256(v);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+  const __m256i sum = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+  const Floats rounded = _mm256_castsi256_ps(_mm256_and_si256(sum, _mm256_set1_epi32(-0x10000)));
+  return _mm256_blendv_ps(rounded, v, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+}
+
 PLANALTO_INLINE Floats load(const float* p) {
   return _mm256_loadu_ps(p);
 }
@@ -256,13 +274,9 @@ PLANALTO_INLINE float max_lane(Floats v) {
 }
 #endif
 
-// e^x = 2^n e^r, n = round(x / ln 2), |r| <= ln(2)/2. e^r = 1 + r + r^2 q(r), q the degree-4 interpolation of
-// (e^r - 1 - r) / r^2 at Chebyshev nodes: 1.1e-8 relative. exp(-inf) = 0, above 88.7229 infinite, NaN stays
-// NaN.
-PLANALTO_INLINE Floats exp(Floats x) {
-  const Floats lowest =
-      set1(-104.0F);  // below it the nearest float is 0, and a multiply that underflows is slow
-  const Floats t = where_less(x, lowest, zero(), min(set1(89.0F), x));
+// e^t for t in [-104, 89]: 2^n e^r, n = round(t / ln 2), |r| <= ln(2)/2. e^r = 1 + r + r^2 q(r), q the degree-4
+// interpolation of (e^r - 1 - r) / r^2 at Chebyshev nodes: 1.1e-8 relative.
+PLANALTO_INLINE Floats exp_in_range(Floats t) {
   const Floats n = round_to_integer(t * set1(0x1.715476p+0F));
   Floats r = fnma(n, set1(0x1.62e43p-1F), t);  // ln 2 to 24 bits: this step is exact
   r = fnma(n, set1(-0x1.05c61p-29F), r);       // and the rest of it
@@ -271,13 +285,21 @@ PLANALTO_INLINE Floats exp(Floats x) {
   q = fma(q, r, set1(0x1.55551ap-5F));
   q = fma(q, r, set1(0x1.5554dcp-3F));
   q = fma(q, r, set1(0.5F));
-  const Floats y = set1(1.0F) + fma(r * r, q, r);
-  return where_less(x, lowest, zero(), times_power_of_two(y, n));
+  return times_power_of_two(set1(1.0F) + fma(r * r, q, r), n);
 }
 
-// 1 / (1 + e^-x); 0 from about -88.7 down.
+// exp(-inf) = 0, above 88.7229 infinite, NaN stays NaN.
+PLANALTO_INLINE Floats exp(Floats x) {
+  const Floats lowest =
+      set1(-104.0F);  // below it the nearest float is 0, and a multiply that underflows is slow
+  const Floats t = where_less(x, lowest, zero(), min(set1(89.0F), x));
+  return where_less(x, lowest, zero(), exp_in_range(t));
+}
+
+// 1 / (1 + e^-x); 0 from about -88.7 down. Below e^-87 the sum is 1 in any case.
 PLANALTO_INLINE Floats sigmoid(Floats x) {
-  return set1(1.0F) / (set1(1.0F) + exp(zero() - x));
+  const Floats t = max(set1(-87.0F), min(set1(89.0F), zero() - x));
+  return set1(1.0F) / (set1(1.0F) + exp_in_range(t));
 }
 
 // How much of a vector a step of sweep covers: all lanes, or the first n of them.

@@ -19,6 +19,7 @@ namespace planalto::kernels::PLANALTO_ISA_NS {
 PLANALTO_PROBE(probe_exp, float, float, simd::exp(x))
 PLANALTO_PROBE(probe_sigmoid, float, float, simd::sigmoid(x))
 PLANALTO_PROBE(probe_narrow, float, bf16, x)
+PLANALTO_PROBE(probe_rounded, float, float, simd::rounded_to_bf16(x))
 PLANALTO_PROBE(probe_widen, bf16, float, x)
 PLANALTO_PROBE(probe_copy, float, float, x)
 
