@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "app/commands.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "cluster/hardware_profile.h"
+#include "kernels/peak.h"
+#include "train/metrics.h"
+#include "train/setup.h"
+
+namespace planalto {
+
+namespace {
+
+// What the signal handler touches: the first signal asks for a stop after the step, the second stops at once unless a save is
+// being written, which then completes.
+std::atomic<Trainer*> running_trainer{nullptr};
+std::atomic<bool> saving{false};
+std::atomic<int> signals_seen{0};
+
+void on_signal(int number) {
+  Trainer* trainer = running_trainer.load();
+  if (signals_seen.fetch_add(1) > 0 && !saving.load()) ::_exit(128 + number);
+  if (trainer != nullptr) trainer->request_stop();
+}
+
+class SignalScope {
+ public:
+  explicit SignalScope(Trainer& trainer) {
+    running_trainer = &trainer;
+    struct sigaction action {};
+    action.sa_handler = on_signal;
+    sigemptyset(&action.sa_mask);
+    action.sa_flags = SA_RESTART;
+    for (const int number : {SIGINT, SIGTERM, SIGUSR1}) sigaction(number, &action, nullptr);
+  }
+  ~SignalScope() {
+    for (const int number : {SIGINT, SIGTERM, SIGUSR1}) std::signal(number, SIG_DFL);
+    running_trainer = nullptr;
+  }
+  SignalScope(const SignalScope&) = delete;
+  SignalScope& operator=(const SignalScope&) = delete;
+};
+
+// Progress on the terminal (one line, redrawn) or in a log (plain lines), and metrics.jsonl.
+class Reporter final : public TrainerObserver {
+ public:
+  Reporter(const RunConfig& config, const std::string& metrics_path)
+      : metrics_(metrics_path), log_every_(config.train.log_every), terminal_(::isatty(STDOUT_FILENO) == 1) {
+    progress_.steps = config.train.steps;
+  }
+  void set_peak(double flops) { progress_.peak_flops = flops; }
+
+  bool wants_report(std::int64_t step) override {
+    return step == 1 || step % log_every_ == 0 || step == progress_.steps || terminal_;
+  }
+  void on_step(const StepReport& r) override {
+    progress_.seconds_per_step =
+        progress_.seconds_per_step == 0.0 ? r.seconds : 0.9 * progress_.seconds_per_step + 0.1 * r.seconds;
+    const bool logged = r.skipped || r.step == 1 || r.step % log_every_ == 0 || r.step == progress_.steps;
+    if (logged) metrics_.write(r);
+    const std::string line = progress_line(r, progress_);
+    if (terminal_) {
+      std::printf("\r\033[K%s%s", line.c_str(), logged ? "\n" : "");
+    } else if (logged) {
+      std::printf("%s\n", line.c_str());
+    }
+    warn_dead_experts(r);
+    std::fflush(stdout);
+  }
+  void on_eval(const EvalReport& r) override {
+    metrics_.write(r);
+    say(fmt::format("step {} | held-out loss {:.4f} ({} labels, {:.1f} s)", r.step, r.loss, r.labels,
+                    r.seconds));
+    last_eval_ = r;
+  }
+  void on_save_begin() override { saving = true; }
+  void on_save(const std::string& path, double seconds) override {
+    saving = false;
+    say(fmt::format("saved {} ({:.1f} s)", path, seconds));
+  }
+  void on_notice(const std::string& text) override { say("notice: " + text); }
+  const std::optional<EvalReport>& last_eval() const { return last_eval_; }
+
+  void say(const std::string& text) const {
+    std::printf("%s%s\n", terminal_ ? "\r\033[K" : "", text.c_str());
+    std::fflush(stdout);
+  }
+
+ private:
+  static constexpr std::int64_t kDeadReports = 20;
+  void warn_dead_experts(const StepReport& r) {
+    for (const LayerBalance& b : r.balance) {
+      if (b.dead_share == 0.0) continue;
+      if (++dead_reports_ == kDeadReports) {
+        say(
+            fmt::format("warning: experts without a token in {} reports so far; layer {} has {:.0f}% of them "
+                        "now (see metrics.jsonl; "
+                        "router.bias_update_rate and router.aux_loss balance)",
+                        dead_reports_, b.block, 100.0 * b.dead_share));
+      }
+      return;
+    }
+  }
+
+  MetricsFile metrics_;
+  std::int64_t log_every_;
+  bool terminal_;
+  ProgressContext progress_;
+  std::int64_t dead_reports_ = 0;
+  std::optional<EvalReport> last_eval_;
+};
+
+struct TrainArguments {
+  std::string config, resume;
+  std::vector<std::string> set;
+  bool print_config = false;
+};
+
+// The checkpoint to continue, or none; refuses what was asked for and is not there.
+std::optional<std::string> resume_path(const TrainArguments& a, const RunConfig& config) {
+  const std::string dir = config.checkpoint_dir();
+  const bool automatic = a.resume.empty() && config.checkpoint.resume == Resume::automatic;
+  if (a.resume.empty() && !automatic) return std::nullopt;
+  if (!automatic && a.resume != "latest") {
+    if (!is_folder(a.resume))
+      fail(ErrorKind::config, "--resume {}: there is no such folder; legal: latest, or a checkpoint folder",
+           a.resume);
+    return a.resume;
+  }
+  const std::vector<CheckpointInfo> found = list_checkpoints(dir);
+  if (!found.empty()) return found.back().path;
+  if (automatic) return std::nullopt;
+  fail(ErrorKind::config,
+       "--resume latest: {} holds no complete checkpoint (checkpoint.resume = \"auto\" would start afresh)",
+       dir);
+}
+
+void print_start(const RunSetup& s, const RunPlan& plan, const HardwareProfile& machine, std::int64_t budget,
+                 const std::string& source) {
+  const ParameterSet& parameters = plan.programs->parameters;
+  std::int64_t total = 0;
+  for (const Parameter& p : parameters.all()) total += p.spec.trainable ? p.spec.elements() : 0;
+  std::printf("model: %.2fM parameters, %lld layers, %lld experts top-%lld\n",
+              static_cast<double>(total) * 1e-6, static_cast<long long>(s.model.num_layers),
+              static_cast<long long>(s.model.moe.num_experts), static_cast<long long>(s.model.moe.top_k));
+  std::printf("data: %lld training tokens in %lld documents", static_cast<long long>(s.train->num_tokens()),
+              static_cast<long long>(s.train->num_documents()));
+  if (s.eval) std::printf(", %lld held out", static_cast<long long>(s.eval->num_tokens()));
+  std::printf("\nmachine: %s, %s, %d threads (%s)\n", machine.name.c_str(), kernels::to_string(machine.isa),
+              s.options.target.num_threads, machine.cores_source.c_str());
+  std::printf("memory: plan %s of buffers + %s for the process, budget %s (%s)\n",
+              format_bytes(plan.total_bytes() - kProcessOverheadBytes).c_str(),
+              format_bytes(kProcessOverheadBytes).c_str(), format_bytes(budget).c_str(), source.c_str());
+}
+
+void start(Trainer& trainer, const TrainArguments& a, const RunSetup& s, Reporter& reporter) {
+  const std::optional<std::string> checkpoint = resume_path(a, s.config);
+  if (checkpoint) {
+    trainer.resume(*checkpoint);
+    reporter.say(fmt::format("resumed {} at step {}", *checkpoint, trainer.state().step));
+  } else if (s.config.model.init == ModelInit::weights) {
+    trainer.start_from_weights(HfFolder::open(s.config.model.hf));
+    reporter.say(fmt::format("started from the weights of {}; moments begin at 0", s.config.model.hf));
+  } else {
+    trainer.start_from_random(s.model.initializer_range);
+    reporter.say("started from random weights");
+  }
+}
+
+int run_train(const TrainArguments& a) {
+  const RunConfig config = load_run_config(a.config, a.set, {.data = !a.print_config});
+  if (a.print_config) {
+    std::printf("%s", print_config(config).c_str());
+    return 0;
+  }
+  const HardwareProfile machine = detect_hardware();
+  RunSetup setup = setup_model(config, machine.target(static_cast<int>(config.train.threads)));
+  const RunPlan plan = make_run_plan(setup.model, setup.options.step, setup.options.target);
+  const bool automatic = config.memory.device_budget.automatic();
+  const std::int64_t budget = automatic ? machine.memory_bytes : config.memory.device_budget.bytes;
+  const std::string budget_source = automatic ? machine.memory_source : "memory.device_budget";
+  if (budget > machine.memory_bytes) {
+    fail(ErrorKind::memory, "memory.device_budget = {} is more than {} allows ({})", format_bytes(budget),
+         machine.memory_source, format_bytes(machine.memory_bytes));
+  }
+  require_budget(plan, plan_request(setup), budget, budget_source);
+  setup_data(setup);
+  Reporter reporter(config, config.metrics_path());
+  print_start(setup, plan, machine, budget, budget_source);
+  for (const std::string& notice : setup.notices) reporter.on_notice(notice);
+  Trainer trainer(setup.model, setup.options, *setup.train, setup.eval.get(), reporter);
+  start(trainer, a, setup, reporter);
+  const double unigram = setup.eval ? unigram_loss(*setup.train, *setup.eval, setup.model.vocab_size) : 0.0;
+  if (setup.eval) reporter.say(fmt::format("a unigram model reaches a held-out loss of {:.4f}", unigram));
+  reporter.set_peak(
+      kernels::measure_multiply_add_peak(trainer.launch().context(), compute_dtype(config.train.precision)));
+  const SignalScope signals(trainer);
+  const StopReason reason = trainer.run();
+  if (reporter.last_eval() && setup.eval) {
+    reporter.say(fmt::format("held-out loss {:.4f}, {:.4f} nats a token under the unigram model's {:.4f}",
+                             reporter.last_eval()->loss, unigram - reporter.last_eval()->loss, unigram));
+  }
+  reporter.say(fmt::format("checkpoints: {}\nmetrics: {}", config.checkpoint_dir(), config.metrics_path()));
+  if (reason == StopReason::requested) {
+    reporter.say("stopped by a signal after a save; --resume latest continues");
+    return kExitInterrupted;
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, int* status) {
+  auto a = std::make_shared<TrainArguments>();
+  CLI::App* c = app.add_subcommand("train", "train a model as a TOML file says");
+  c->add_option("config", a->config, "run config (docs/config.md)")->required();
+  c->add_option("--set", a->set, "section.key=value, over what the file says; may be repeated");
+  c->add_option("--resume", a->resume, "latest, or a checkpoint folder");
+  c->add_flag("--print-config", a->print_config, "print every setting with where it came from, and stop");
+  c->footer("Example: planalto train examples/quickstart.toml --set train.steps=100");
+  c->callback([a, status] { *status = run_train(*a); });
+}
+
+}  // namespace planalto

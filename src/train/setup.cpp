@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/setup.h"
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace planalto {
+
+namespace {
+
+std::vector<ops::AuxLoss> aux_losses(const RouterSection& r) {
+  std::vector<ops::AuxLoss> losses;
+  const auto kind = [&] {
+    switch (r.aux_loss) {
+      case AuxLossChoice::sequence:
+        return kernels::AuxLossKind::sequence;
+      case AuxLossChoice::joined:
+        return kernels::AuxLossKind::joined;
+      default:
+        return kernels::AuxLossKind::microbatch;
+    }
+  }();
+  if (r.aux_loss != AuxLossChoice::none && r.aux_coef > 0.0) {
+    losses.push_back({.kind = kind, .coefficient = r.aux_coef, .scale_index = ops::kAuxScale});
+  }
+  if (r.z_coef > 0.0) {
+    losses.push_back({.kind = kernels::AuxLossKind::z, .coefficient = r.z_coef, .scale_index = ops::kZScale});
+  }
+  return losses;
+}
+
+std::string config_json_text(const RunConfig& config) {
+  if (config.model.hf.empty()) return write_json(config.model.keys, JsonStyle::pretty) + "\n";
+  const std::string path =
+      is_folder(config.model.hf) ? join_path(config.model.hf, "config.json") : config.model.hf;
+  return read_text_file(path, std::int64_t{1} << 24);
+}
+
+TextSourceOptions text_options(const DataSection& d) {
+  TextSourceOptions o;
+  o.format =
+      d.format == DataFormat::jsonl ? TextSourceOptions::Format::jsonl : TextSourceOptions::Format::text;
+  o.separator = d.document_separator;
+  o.text_field = d.text_field;
+  o.skip_bad = d.on_bad_record == BadRecord::skip;
+  return o;
+}
+
+void check_vocabulary(RunSetup& s) {
+  const std::int64_t tokens = s.tokenizer->vocab_size(), rows = s.model.vocab_size;
+  if (tokens > rows) {
+    fail(ErrorKind::config,
+         "tokenizer.path = \"{}\" has {} tokens, the model's vocab_size is {}: it must be at least {}",
+         s.config.tokenizer_path, tokens, rows, tokens);
+  }
+  if (tokens < rows) {
+    s.notices.push_back(fmt::format(
+        "the model has {} vocabulary rows, the tokenizer {} tokens: the rows above are never labels", rows,
+        tokens));
+  }
+}
+
+std::unique_ptr<ShardSource> open_shards(RunSetup& s, const std::vector<std::string>& paths,
+                                         const PrepareOptions& prepare) {
+  std::vector<TokenShard> shards;
+  TokenShardOptions open;
+  if (s.tokenizer) open.tokenizer_hash = s.tokenizer->hash();
+  for (const std::string& path : paths) {
+    std::string shard_path = path;
+    if (s.config.data.format != DataFormat::tokens) {
+      const PreparedText prepared = prepare_text(path, *s.tokenizer, prepare);
+      shard_path = prepared.shard_path;
+      for (const SkippedText& skipped : prepared.report.skipped) {
+        s.notices.push_back(fmt::format("skipped {}:{}: {}", skipped.file, skipped.line, skipped.reason));
+      }
+    }
+    TokenShard shard = TokenShard::open(shard_path, open);
+    if (shard.header().vocab_size > s.model.vocab_size) {
+      fail(ErrorKind::data, "{}: made for a vocabulary of {}, the model's vocab_size is {}", shard_path,
+           shard.header().vocab_size, s.model.vocab_size);
+    }
+    shards.push_back(std::move(shard));
+  }
+  return std::make_unique<ShardSource>(std::move(shards));
+}
+
+}  // namespace
+
+StepOptions step_options(const RunConfig& c, const ModelConfig& model) {
+  StepOptions o;
+  o.precision = c.train.precision;
+  o.max_tokens = c.train.seq_len * c.train.micro_batch;
+  o.num_microbatches = c.microbatches();
+  o.max_positions = c.train.seq_len;
+  o.recompute = c.train.recompute;
+  o.loss_tile_rows = c.memory.loss_tile_rows;
+  if (model.num_moe_layers() > 0) o.aux_losses = aux_losses(c.router);
+  o.router_bias_rate = static_cast<float>(c.router.bias_update_rate);
+  o.clip_norm = c.optimizer.clip_norm;
+  o.weight_decay = static_cast<float>(c.optimizer.weight_decay);
+  if (c.given("optimizer.decay_exempt")) {
+    o.decays = [c](const ParameterSpec& spec) { return decays(c, spec.name); };
+  }
+  o.replay_routes = c.debug.router_kind() == RouterDebug::replay;
+  return o;
+}
+
+RunSetup setup_model(const RunConfig& config, const Target& target) {
+  RunSetup s;
+  s.config = config;
+  s.model = config.model_config();
+  s.config_text = config_json_text(config);
+  TrainerOptions& o = s.options;
+  o.step = step_options(config, s.model);
+  o.schedule = config.schedule();
+  o.target = target;
+  o.executor = {.poison = config.debug.poison, .measure = config.debug.measure_memory};
+  o.seq_len = config.train.seq_len;
+  o.micro_batch = config.train.micro_batch;
+  o.steps = config.train.steps;
+  o.seed = static_cast<std::uint64_t>(config.train.seed);
+  o.init_seed = static_cast<std::uint64_t>(config.model.seed);
+  o.shuffle = config.data.shuffle;
+  o.pack = config.train.packing == Packing::documents;
+  o.beta1 = static_cast<float>(config.optimizer.beta1);
+  o.beta2 = static_cast<float>(config.optimizer.beta2);
+  o.eps = static_cast<float>(config.optimizer.eps);
+  o.mtp_lambda = config.train.mtp_lambda;
+  o.on_nonfinite = config.train.on_nonfinite;
+  o.max_bad_steps = config.train.max_bad_steps;
+  o.eval_every = config.train.eval_every;
+  o.eval_tokens = config.train.eval_tokens;
+  o.save_every = config.checkpoint.every;
+  o.keep = config.checkpoint.keep;
+  o.checkpoint_dir = config.checkpoint_dir();
+  o.config_text = s.config_text;
+  if (!config.tokenizer_path.empty()) o.tokenizer_paths = {config.tokenizer_path};
+  if (config.train.seq_len > s.model.max_positions) {
+    s.notices.push_back(fmt::format("train.seq_len = {} exceeds max_position_embeddings = {} of the model",
+                                    config.train.seq_len, s.model.max_positions));
+  }
+  return s;
+}
+
+void setup_data(RunSetup& s) {
+  const DataSection& d = s.config.data;
+  PrepareOptions prepare;
+  prepare.text = text_options(d);
+  prepare.add_bos = d.add_bos;
+  prepare.add_eos = d.add_eos;
+  prepare.cache_dir = d.cache_dir.empty() ? join_path(s.config.output.dir, "tokens") : d.cache_dir;
+  if (!s.config.tokenizer_path.empty()) {
+    s.tokenizer = std::make_unique<Tokenizer>(Tokenizer::load(s.config.tokenizer_path));
+    s.options.tokenizer_hash = s.tokenizer->hash();
+    check_vocabulary(s);
+    prepare.bos_id = static_cast<std::int32_t>(s.model.bos_token_id);
+    prepare.eos_id =
+        s.model.eos_token_ids.empty() ? -1 : static_cast<std::int32_t>(s.model.eos_token_ids.front());
+    if (d.add_eos && prepare.eos_id < 0)
+      s.notices.push_back("data.add_eos is on, but the model names no eos_token_id: none is added");
+    if (d.add_bos && prepare.bos_id < 0)
+      s.notices.push_back("data.add_bos is on, but the model names no bos_token_id: none is added");
+  }
+  s.train = open_shards(s, d.train, prepare);
+  if (!d.eval.empty()) {
+    s.eval = open_shards(s, d.eval, prepare);
+  } else if (d.eval_fraction > 0.0) {
+    const std::int64_t total = s.train->num_tokens();
+    const auto held_out = static_cast<std::int64_t>(static_cast<double>(total) * d.eval_fraction);
+    s.eval = std::make_unique<ShardSource>(s.train->split_off(total - held_out, total));
+  }
+  s.options.data_hash = s.train->hash();
+  if (s.eval && s.eval->num_tokens() == 0) {
+    s.notices.push_back("data.eval_fraction holds out no token: there is no evaluation");
+    s.eval.reset();
+  }
+}
+
+PlanRequest plan_request(const RunSetup& s) {
+  return {s.model, s.options.step, s.config.train.seq_len, s.config.train.micro_batch, s.options.target};
+}
+
+}  // namespace planalto

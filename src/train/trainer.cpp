@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "base/error.h"
+#include "kernels/isa.h"
+#include "model/counts.h"
+#include "model/rope_table.h"
+
+namespace planalto {
+
+namespace {
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Trainer::Trainer(const ModelConfig& model, const TrainerOptions& options, const TokenSource& data,
+                 const TokenSource* eval, TrainerObserver& observer)
+    : options_(options),
+      observer_(observer),
+      programs_(model, options.step, options.target),
+      launch_(programs_.table, {&programs_.step, &programs_.eval},
+              {.target = options.target, .executor = options.executor}),
+      batcher_(data, {.seq_len = options.seq_len,
+                      .rows = options.micro_batch,
+                      .seed = options.seed,
+                      .shuffle = options.shuffle,
+                      .pack = options.pack}),
+      mtp_trained_(static_cast<std::size_t>(model.num_mtp)) {
+  if (eval != nullptr) {
+    eval_batcher_ = std::make_unique<Batcher>(*eval, BatcherOptions{.seq_len = options.seq_len,
+                                                                    .rows = options.micro_batch,
+                                                                    .shuffle = false,
+                                                                    .repeat = false,
+                                                                    .pack = options.pack});
+  }
+  fill_rope_table(model.attention.rope, options.step.max_positions,
+                  launch_.data<float>(programs_.buffers.rope_table));
+}
+
+void Trainer::start_from_random(double initializer_range) {
+  initialize_weights(programs_.parameters, programs_.table, launch_.address_of(), initializer_range,
+                     options_.init_seed);
+  reset_moments(programs_.parameters, programs_.table, launch_.address_of());
+}
+
+void Trainer::start_from_weights(const HfFolder& folder) {
+  const LoadReport report =
+      load_hf_weights(folder, programs_.config, programs_.parameters, programs_.table, launch_.address_of());
+  for (const std::string& notice : report.notices) observer_.on_notice(notice);
+  reset_moments(programs_.parameters, programs_.table, launch_.address_of());
+}
+
+void Trainer::resume(const std::string& checkpoint) {
+  const LoadedCheckpoint loaded = load_checkpoint(checkpoint, programs_.config, programs_.parameters,
+                                                  programs_.table, launch_.address_of());
+  const RunIdentity now = identity();
+  auto refuse = [&](const char* what, const std::string& then, const std::string& is) {
+    fail(ErrorKind::config, "{} was made with {} {}, this run has {}: it would not be the same run",
+         checkpoint, what, then, is);
+  };
+  if (loaded.identity.precision != now.precision)
+    refuse("train.precision", loaded.identity.precision, now.precision);
+  if (loaded.identity.seed != now.seed)
+    refuse("train.seed", std::to_string(loaded.identity.seed), std::to_string(now.seed));
+  if (loaded.identity.data_hash != now.data_hash)
+    refuse("data", fmt::format("{:016x}", loaded.identity.data_hash), fmt::format("{:016x}", now.data_hash));
+  if (loaded.identity.isa != now.isa) {
+    observer_.on_notice(
+        fmt::format("the checkpoint was made on {}, this run uses {}: sums may round differently",
+                    loaded.identity.isa, now.isa));
+  }
+  for (const std::string& notice : loaded.notices) observer_.on_notice(notice);
+  state_ = loaded.state;
+  saved_step_ = state_.step;
+  batcher_.seek(state_.cursor);
+}
+
+RunIdentity Trainer::identity() const {
+  return {.precision = options_.step.precision == Precision::fp32 ? "fp32" : "bf16",
+          .isa = kernels::to_string(options_.target.isa),
+          .threads = options_.target.num_threads,
+          .seed = options_.seed,
+          .data_hash = options_.data_hash,
+          .tokenizer_hash = options_.tokenizer_hash};
+}
+
+CheckpointSource Trainer::checkpoint_source() const {
+  return {&programs_.parameters, &programs_.table, launch_.address_of(), options_.config_text,
+          options_.tokenizer_paths};
+}
+
+MicrobatchView Trainer::microbatch(std::int64_t m) const {
+  const StepBuffers& s = programs_.buffers;
+  const std::int64_t t = options_.step.max_tokens;
+  return {launch_.data<std::int32_t>(s.ids) + m * t, launch_.data<std::int32_t>(s.labels) + m * t,
+          launch_.data<std::int32_t>(s.positions) + m * t,
+          launch_.data<std::int32_t>(s.doc_offsets) + m * (t + 1),
+          launch_.data<std::int64_t>(s.counts) + m * ops::kNumCounts};
+}
+
+void Trainer::fill_inputs() {
+  const StepBuffers& s = programs_.buffers;
+  step_tokens_ = step_trained_ = 0;
+  step_pairs_ = 0.0;
+  std::fill(mtp_trained_.begin(), mtp_trained_.end(), 0);
+  std::int64_t documents = 0;
+  for (std::int64_t m = 0; m < options_.step.num_microbatches; ++m) {
+    const MicrobatchView v = microbatch(m);
+    batcher_.fill(v);
+    step_tokens_ += v.counts[ops::kNumTokens];
+    step_trained_ += v.counts[ops::kNumTrained];
+    documents += v.counts[ops::kNumDocuments];
+    for (std::int64_t d = 0; d < v.counts[ops::kNumDocuments]; ++d) {
+      const double n = v.doc_offsets[d + 1] - v.doc_offsets[d];
+      step_pairs_ += n * (n + 1) / 2;
+    }
+    for (std::size_t d = 0; d < mtp_trained_.size(); ++d)
+      mtp_trained_[d] += count_mtp_labels(v, static_cast<std::int64_t>(d));
+  }
+  *launch_.data<std::int64_t>(s.trained) = step_trained_;
+  fill_scales(documents);
+}
+
+// One division for the whole step: every microbatch's gradient is scaled by the labels (documents, tokens) of all.
+void Trainer::fill_scales(std::int64_t documents) {
+  const StepBuffers& s = programs_.buffers;
+  float* scales = launch_.data<float>(s.grad_scales);
+  scales[0] = static_cast<float>(1.0 / static_cast<double>(std::max<std::int64_t>(step_trained_, 1)));
+  const auto depths = static_cast<double>(mtp_trained_.size());
+  for (std::size_t d = 0; d < mtp_trained_.size(); ++d) {
+    scales[d + 1] = static_cast<float>(
+        options_.mtp_lambda / (depths * static_cast<double>(std::max<std::int64_t>(mtp_trained_[d], 1))));
+  }
+  double* aux = launch_.data<double>(s.aux_scale);
+  const bool by_document =
+      std::any_of(options_.step.aux_losses.begin(), options_.step.aux_losses.end(),
+                  [](const ops::AuxLoss& a) { return a.kind == kernels::AuxLossKind::sequence; });
+  for (std::int64_t m = 0; m < options_.step.num_microbatches; ++m) {
+    const MicrobatchView v = microbatch(m);
+    aux[2 * m + ops::kAuxScale] =
+        by_document ? static_cast<double>(v.counts[ops::kNumDocuments]) / static_cast<double>(documents)
+                    : 1.0 / static_cast<double>(options_.step.num_microbatches);
+    aux[2 * m + ops::kZScale] = static_cast<double>(v.counts[ops::kNumTokens]) /
+                                static_cast<double>(std::max<std::int64_t>(step_tokens_, 1));
+  }
+  const auto update = static_cast<double>(state_.updates + 1);
+  *launch_.data<kernels::AdamWScalars>(s.scalars) = {
+      .learning_rate = static_cast<float>(options_.schedule.at(state_.updates + 1)),
+      .beta1 = options_.beta1,
+      .beta2 = options_.beta2,
+      .eps = options_.eps,
+      .correction1 = static_cast<float>(1.0 - std::pow(static_cast<double>(options_.beta1), update)),
+      .correction2 = static_cast<float>(1.0 - std::pow(static_cast<double>(options_.beta2), update))};
+}
+
+// True when the step changed the parameters.
+bool Trainer::take_step() {
+  fill_inputs();
+  launch_.run(programs_.step);
+  const auto& verdict = *launch_.data<ops::StepVerdict>(programs_.buffers.verdict);
+  ++state_.step;
+  state_.cursor = batcher_.cursor();
+  state_.tokens += step_tokens_;
+  if (verdict.skip != 0) {
+    judge_skip(verdict);
+    return false;
+  }
+  skip_reason_.clear();
+  state_.trained += step_trained_;
+  ++state_.updates;
+  state_.skipped_in_row = 0;
+  return true;
+}
+
+void Trainer::judge_skip(const ops::StepVerdict& verdict) {
+  ++state_.skipped;
+  if (verdict.bad_gradient < 0 && verdict.bad_loss == 0) {
+    skip_reason_ = "no trained label";
+    return;
+  }
+  ++state_.skipped_in_row;
+  skip_reason_ = verdict.bad_gradient >= 0
+                     ? fmt::format("the gradient of {} is not finite",
+                                   programs_.square_sum_names[static_cast<std::size_t>(verdict.bad_gradient)])
+                     : std::string("the loss is not finite");
+  if (options_.on_nonfinite == NonFinite::stop) {
+    fail(ErrorKind::data, "step {}: {}; no parameter was changed (train.on_nonfinite = \"skip\" would go on)",
+         state_.step, skip_reason_);
+  }
+  if (state_.skipped_in_row >= options_.max_bad_steps) {
+    fail(ErrorKind::data, "step {}: {}; {} steps in a row (train.max_bad_steps) were not finite", state_.step,
+         skip_reason_, state_.skipped_in_row);
+  }
+}
+
+StopReason Trainer::run() {
+  if (state_.step == 0 && options_.eval_every > 0 && eval_batcher_) observer_.on_eval(evaluate());
+  while (state_.step < options_.steps) {
+    const double start = now_seconds();
+    take_step();
+    const double seconds = now_seconds() - start;
+    if (observer_.wants_report(state_.step)) observer_.on_step(report(seconds));
+    const bool last = state_.step == options_.steps;
+    const bool stop = stop_.load(std::memory_order_relaxed);
+    if (eval_batcher_ && options_.eval_every > 0 && !stop &&
+        (last || state_.step % options_.eval_every == 0)) {
+      observer_.on_eval(evaluate());
+    }
+    if (!options_.checkpoint_dir.empty() &&
+        (last || stop || (options_.save_every > 0 && state_.step % options_.save_every == 0))) {
+      save();
+    }
+    if (stop && !last) return StopReason::requested;
+  }
+  return StopReason::finished;
+}
+
+std::string Trainer::save() {
+  const double start = now_seconds();
+  observer_.on_save_begin();
+  const std::string path =
+      save_checkpoint(options_.checkpoint_dir, checkpoint_source(), state_, identity(), options_.keep);
+  saved_step_ = state_.step;
+  observer_.on_save(path, now_seconds() - start);
+  return path;
+}
+
+// The mean over all labels, not of batch means. Inputs are shared with the step, which fills them anew.
+EvalReport Trainer::evaluate() {
+  EvalReport r;
+  r.step = state_.step;
+  const double start = now_seconds();
+  eval_batcher_->seek({});
+  double sum = 0.0;
+  std::int64_t tokens = 0;
+  const MicrobatchView v = microbatch(0);
+  while ((options_.eval_tokens <= 0 || tokens < options_.eval_tokens) && eval_batcher_->fill(v)) {
+    launch_.run(programs_.eval);
+    sum += launch_.data<double>(programs_.buffers.loss_sums)[0];
+    r.labels += v.counts[ops::kNumTrained];
+    tokens += v.counts[ops::kNumTokens];
+  }
+  r.loss = r.labels == 0 ? 0.0 : sum / static_cast<double>(r.labels);
+  r.seconds = now_seconds() - start;
+  return r;
+}
+
+double Trainer::model_flops() const {
+  const ModelConfig& c = programs_.config;
+  const AttentionConfig& a = c.attention;
+  const auto products = static_cast<double>(count_parameters(c).active_without_embedding);
+  return 6.0 * products * static_cast<double>(step_tokens_) +
+         6.0 * static_cast<double>(a.num_heads * (a.qk_dim + a.v_dim) * c.num_layers) * step_pairs_;
+}
+
+LayerBalance Trainer::balance(std::int64_t block, std::int64_t moe_idx) const {
+  const std::int64_t num = programs_.config.moe.num_experts;
+  const std::int64_t* counts = launch_.data<std::int64_t>(programs_.buffers.route_totals) + moe_idx * num;
+  LayerBalance b;
+  b.block = block;
+  std::int64_t total = 0, dead = 0;
+  for (std::int64_t e = 0; e < num; ++e) {
+    total += counts[e];
+    dead += counts[e] == 0 ? 1 : 0;
+  }
+  if (total == 0) return b;
+  const double mean = static_cast<double>(total) / static_cast<double>(num);
+  b.max_over_mean = static_cast<double>(*std::max_element(counts, counts + num)) / mean;
+  b.min_over_mean = static_cast<double>(*std::min_element(counts, counts + num)) / mean;
+  b.dead_share = static_cast<double>(dead) / static_cast<double>(num);
+  double entropy = 0.0;
+  for (std::int64_t e = 0; e < num; ++e) {
+    const double share = static_cast<double>(counts[e]) / static_cast<double>(total);
+    if (share > 0.0) entropy -= share * std::log(share);
+  }
+  b.entropy = num > 1 ? entropy / std::log(static_cast<double>(num)) : 1.0;
+  if (programs_.config.moe.correction_bias) {
+    const std::string name = "layers." + std::to_string(block) + ".router.correction_bias";
+    const float* bias = launch_.data<float>(programs_.parameters.at(name).weight);
+    b.bias_min = *std::min_element(bias, bias + num);
+    b.bias_max = *std::max_element(bias, bias + num);
+  }
+  return b;
+}
+
+StepReport Trainer::report(double seconds) const {
+  StepReport r;
+  const StepBuffers& s = programs_.buffers;
+  const double* sums = launch_.data<double>(s.loss_sums);
+  const auto& verdict = *launch_.data<ops::StepVerdict>(s.verdict);
+  r.step = state_.step;
+  r.updates = state_.updates;
+  r.loss = step_trained_ == 0 ? 0.0 : sums[0] / static_cast<double>(step_trained_);
+  for (std::size_t d = 0; d < mtp_trained_.size(); ++d) {
+    r.mtp_losses.push_back(mtp_trained_[d] == 0 ? 0.0 : sums[d + 1] / static_cast<double>(mtp_trained_[d]));
+  }
+  for (std::size_t i = 0; i < options_.step.aux_losses.size(); ++i)
+    r.aux_loss += sums[1 + mtp_trained_.size() + i];
+  r.grad_norm = verdict.grad_norm;
+  r.learning_rate = static_cast<double>(launch_.data<kernels::AdamWScalars>(s.scalars)->learning_rate);
+  r.skipped = verdict.skip != 0;
+  r.skip_reason = skip_reason_;
+  r.positions = options_.step.num_microbatches * options_.step.max_tokens;
+  r.tokens = step_tokens_;
+  r.trained = step_trained_;
+  r.seconds = seconds;
+  r.model_flops = model_flops();
+  std::int64_t moe_idx = 0;
+  for (std::int64_t i = 0; i < programs_.config.num_blocks(); ++i) {
+    if (programs_.config.is_moe(i)) r.balance.push_back(balance(i, moe_idx++));
+  }
+  return r;
+}
+
+}  // namespace planalto
