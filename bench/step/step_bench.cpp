@@ -147,7 +147,6 @@ int run(const Arguments& a) {
             .num_microbatches = 1,
             .max_positions = o.seq_len,
             .recompute = a.recompute,
-            .loss_tile_rows = 128,
             .aux_losses = {},
             .router_bias_rate = 0.001F,
             .clip_norm = 1.0,

@@ -5,13 +5,9 @@
 
 namespace planalto {
 
-namespace {
-constexpr std::int64_t kTileRows = 128;
-}
-
 Evaluator::Evaluator(const LoadedModel& model, const EvaluatorOptions& options)
     : options_(options),
-      programs_(model.config, options.precision, options.seq_len * options.rows, options.seq_len, kTileRows,
+      programs_(model.config, options.precision, options.seq_len * options.rows, options.seq_len,
                 options.target),
       launch_(programs_.table, {&programs_.eval}, {.target = options.target}) {
   fill_rope_table(model.config.attention.rope, options.seq_len,

@@ -79,7 +79,7 @@ GeneratePrograms::GeneratePrograms(const ModelConfig& model, Precision precision
 }
 
 EvalPrograms::EvalPrograms(const ModelConfig& model, Precision precision, std::int64_t max_tokens,
-                           std::int64_t max_positions, std::int64_t loss_tile_rows, const Target& target)
+                           std::int64_t max_positions, const Target& target)
     : config(main_model(model)), parameters(table, config, precision, false) {
   EvalBuffers& s = buffers;
   const std::int64_t t = max_tokens;
@@ -94,7 +94,6 @@ EvalPrograms::EvalPrograms(const ModelConfig& model, Precision precision, std::i
   Builder b(table, target, "eval", 0);
   ModelContext m = make_context(config, parameters, precision, s.rope_table);
   m.loss_sums = s.loss_sums;
-  m.options.loss_tile_rows = loss_tile_rows;
   ops::Batch batch;
   batch.ids = s.ids;
   batch.labels = s.labels;

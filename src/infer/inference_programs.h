@@ -47,7 +47,7 @@ struct EvalPrograms {
   Program eval;
 
   EvalPrograms(const ModelConfig& model, Precision precision, std::int64_t max_tokens,
-               std::int64_t max_positions, std::int64_t loss_tile_rows, const Target& target);
+               std::int64_t max_positions, const Target& target);
 };
 
 }  // namespace planalto

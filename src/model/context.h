@@ -24,7 +24,7 @@ struct ModelOptions {
   bool training = true;    // gradients are wanted
   bool recompute = false;  // blocks keep their input alone and run forward again before their backward
   std::vector<ops::AuxLoss> aux_losses;
-  std::int64_t loss_tile_rows = 128;
+  std::int64_t loss_tile_rows = 0;  // 0: automatic
   bool replay_routes = false;  // expert ids come from a buffer of recorded ones, not from the router's choice
 };
 

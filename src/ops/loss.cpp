@@ -1,14 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/loss.h"
 
+#include <algorithm>
+
 #include "kernels/loss_head.h"
 
 namespace planalto::ops {
+
+std::int64_t automatic_tile_rows(std::int64_t vocab) {
+  constexpr std::int64_t kTileBytes = std::int64_t{64} << 20;
+  return std::clamp<std::int64_t>(kTileBytes / (4 * vocab) / 64 * 64, 128, 512);
+}
 
 void loss_head(Builder& b, const std::string& name, Buffer x_buffer, Buffer w_buffer, const Batch& batch,
                std::int64_t tile_rows, const LossOutputs& out) {
   const Operand x(b, x_buffer), w(b, w_buffer), dx(b, out.dx), dw(b, out.dw);
   const Rows rows = batch.tokens();
+  if (tile_rows == 0) tile_rows = automatic_tile_rows(w.rows);
   const bool gradients = out.dx.valid();
   const bool accumulate_dw = gradients && b.accumulate(out.dw);
   const WorkspaceOperand scratch(b,

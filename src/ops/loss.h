@@ -18,6 +18,11 @@ struct LossOutputs {
   Buffer dx, dw;
   bool accumulate_dx = false;
 };
+// Tokens of a tile when a run names none: as many as fp32 logits fill 64 MiB with, 128 to 512. More make no difference to
+// speed, fewer read the weights more often.
+std::int64_t automatic_tile_rows(std::int64_t vocab);
+
+// tile_rows 0: automatic
 void loss_head(Builder& b, const std::string& name, Buffer x, Buffer w, const Batch& batch,
                std::int64_t tile_rows, const LossOutputs& out);
 

@@ -144,7 +144,8 @@ std::string save_checkpoint(const std::string& dir, const CheckpointSource& sour
   write_file_atomically(folder.file("config.json"), source.config_text);
   manifest.files.push_back(describe_file(folder.folder(), "config.json"));
   for (const std::string& tokenizer : source.tokenizer_paths) {
-    const std::string name(file_name(tokenizer));
+    const bool first = &tokenizer == &source.tokenizer_paths.front();
+    const std::string name = first ? "tokenizer.json" : std::string(file_name(tokenizer));
     copy_file(tokenizer, folder.file(name));
     manifest.files.push_back(describe_file(folder.folder(), name));
   }

@@ -41,7 +41,7 @@ struct CheckpointSource {
   const BufferTable* table = nullptr;
   AddressOf address;
   std::string config_text;                   // of config.json
-  std::vector<std::string> tokenizer_paths;  // copied byte for byte
+  std::vector<std::string> tokenizer_paths;  // copied byte for byte; the first becomes tokenizer.json
 };
 
 std::string checkpoint_name(std::int64_t step);  // "step-00000100"

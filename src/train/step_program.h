@@ -22,7 +22,7 @@ struct StepOptions {
   std::int64_t num_microbatches = 1;  // M
   std::int64_t max_positions = 0;     // longest document piece
   bool recompute = false;
-  std::int64_t loss_tile_rows = 128;
+  std::int64_t loss_tile_rows = 0;  // 0: automatic
   std::vector<ops::AuxLoss> aux_losses;
   float router_bias_rate = 0.0F;
   double clip_norm = 0.0;  // 0: off
