@@ -345,7 +345,7 @@ void TensorView::read(std::int64_t first, std::span<std::int64_t> out) const {
       convert<std::int16_t>(part, out, same);
       return;
     case FileDType::i8:
-      convert<std::int8_t>(part, out, same);
+      convert<std::uint8_t>(part, out, [](std::uint8_t v) { return (v ^ 0x80) - 0x80; });
       return;
     case FileDType::u32:
       convert<std::uint32_t>(part, out, same);

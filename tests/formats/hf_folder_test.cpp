@@ -20,6 +20,7 @@ using testing::TempFolder;
 // Writes a safetensors file whose tensors are U8 of two elements, both with the value given.
 void write_shard(const std::string& path, const std::vector<std::pair<std::string, int>>& tensors) {
   std::vector<TensorSpec> specs;
+  specs.reserve(tensors.size());
   for (const auto& [name, value] : tensors) specs.push_back({name, FileDType::u8, {2}});
   SafetensorsWriter writer(path, specs);
   for (const auto& [name, value] : tensors) {

@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -111,6 +110,25 @@ TEST(Safetensors, ReadsHalfAndBrainFloatsExactly) {
   EXPECT_EQ(file.tensor("d").read_f64(), std::vector<double>{0.1});
   EXPECT_EQ(file.tensor("d").read_f32(), std::vector<float>{0.1F});
   EXPECT_TRUE(file.tensor("d").shape.empty());
+}
+
+TEST(Safetensors, ReadsEveryIntegerTypeWithItsSign) {
+  const TempFolder folder;
+  const auto read_one = [&](std::string_view dtype, const std::string& data) {
+    const std::string header = "{" + entry("t", dtype, "[1]", fmt::format("[0,{}]", data.size())) + "}";
+    return SafetensorsFile::open(folder.write("i", with_header(header, data))).tensor("t").read_i64()[0];
+  };
+  EXPECT_EQ(read_one("I8", "\xfe"), -2);
+  EXPECT_EQ(read_one("I8", "\x7f"), 127);
+  EXPECT_EQ(read_one("U8", "\xfe"), 254);
+  EXPECT_EQ(read_one("BOOL", "\x01"), 1);
+  EXPECT_EQ(read_one("I16", "\xfe\xff"), -2);
+  EXPECT_EQ(read_one("U16", "\xfe\xff"), 65534);
+  EXPECT_EQ(read_one("I32", "\xfe\xff\xff\xff"), -2);
+  EXPECT_EQ(read_one("U32", "\xfe\xff\xff\xff"), 4294967294);
+  EXPECT_EQ(read_one("I64", "\xfe\xff\xff\xff\xff\xff\xff\xff"), -2);
+  expect_error(ErrorKind::data, {"18446744073709551614"},
+               [&] { read_one("U64", "\xfe\xff\xff\xff\xff\xff\xff\xff"); });
 }
 
 TEST(Safetensors, ReadsTheGoldenFiles) {

@@ -58,7 +58,7 @@ TEST(TextSource, FoldersAreReadByName) {
   expect_error(ErrorKind::data, {"no file"}, [&] { documents(folder.file("bb/empty")); });
 }
 
-std::string hundred_lines_with_faults(bool with_faults) {
+std::string thousand_lines(bool with_faults) {
   std::string out;
   for (int line = 1; line <= 1000; ++line) {
     std::string record = "{\"text\": \"line " + std::to_string(line) + "\"}";
@@ -74,11 +74,11 @@ std::string hundred_lines_with_faults(bool with_faults) {
 
 TEST(TextSource, C081BadJsonlIsRefusedWithFileAndLineOrSkippedAndListed) {
   const TempFolder folder;
-  const std::string good = folder.write("good.jsonl", hundred_lines_with_faults(false));
+  const std::string good = folder.write("good.jsonl", thousand_lines(false));
   EXPECT_EQ(documents(good).size(), 1000U);
   EXPECT_EQ(documents(good).back(), "line 1000");
   EXPECT_EQ(documents(good)[499].size(), std::size_t{1} << 20);
-  const std::string bad = folder.write("bad.jsonl", hundred_lines_with_faults(true));
+  const std::string bad = folder.write("bad.jsonl", thousand_lines(true));
   expect_error(ErrorKind::data, {bad + ":17:"}, [&] { documents(bad); });
   for (int run = 0; run < 2; ++run) {
     TextSourceReport report;

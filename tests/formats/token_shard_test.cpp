@@ -82,7 +82,8 @@ TEST(TokenShard, TheMaskOfTrainedTokensComesBack) {
 
 TEST(TokenShard, C084WidthFollowsTheVocabulary) {
   const TempFolder folder;
-  for (const auto& [vocab, width] : {std::pair{65535, 2U}, {65536, 2U}, {65537, 4U}, {151936, 4U}}) {
+  for (const auto& [vocab_size, width] : {std::pair{65535, 2U}, {65536, 2U}, {65537, 4U}, {151936, 4U}}) {
+    const std::int32_t vocab = vocab_size;  // a lambda cannot take a binding
     const TokenShard shard =
         TokenShard::open(write_shard(folder.file("s"), {.vocab_size = vocab}, {{0, vocab - 1, 1}}));
     EXPECT_EQ(shard.header().token_bytes, width) << vocab;

@@ -23,7 +23,7 @@ std::string TempFolder::file(std::string_view name) const {
 }
 
 std::string TempFolder::write(std::string_view name, std::string_view text) const {
-  const std::string path = file(name);
+  std::string path = file(name);
   std::FILE* out = std::fopen(path.c_str(), "wb");
   if (out == nullptr) throw std::runtime_error("cannot write " + path);
   const bool ok = std::fwrite(text.data(), 1, text.size(), out) == text.size();
