@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -144,6 +145,33 @@ std::optional<std::string> resume_path(const TrainArguments& a, const RunConfig&
        dir);
 }
 
+// A fresh run in a folder that holds another run's checkpoints would mix the two and, in time, rotate them away.
+void refuse_foreign_checkpoints(const RunConfig& config) {
+  const std::vector<CheckpointInfo> found = list_checkpoints(config.checkpoint_dir());
+  if (found.empty()) return;
+  fail(ErrorKind::config,
+       "{} already holds checkpoints (the newest is of step {}): --resume latest continues them; for a new "
+       "run choose another "
+       "output.dir or checkpoint.dir, or remove them",
+       config.checkpoint_dir(), found.back().step);
+}
+
+// What debug.measure_memory found: planned against written bytes.
+void print_memory(const Trainer& trainer, const Reporter& reporter) {
+  const MemoryReport report = trainer.launch().executor().memory_report();
+  for (const Tier tier : {Tier::device, Tier::host}) {
+    const auto t = static_cast<std::size_t>(tier);
+    if (report.persistent[t].planned + report.transient[t].planned == 0) continue;
+    reporter.say(fmt::format("measured {} memory: persistent {} of {} planned bytes, transient {} of {}",
+                             to_string(tier), report.persistent[t].written, report.persistent[t].planned,
+                             report.transient[t].written, report.transient[t].planned));
+  }
+  for (const MemoryReport::Underfilled& u : report.underfilled) {
+    reporter.say(fmt::format("never filled: {} ({} of {} bytes)", trainer.programs().table[u.buffer].name,
+                             u.filled, u.capacity));
+  }
+}
+
 void print_start(const RunSetup& s, const RunPlan& plan, const HardwareProfile& machine, std::int64_t budget,
                  const std::string& source) {
   const ParameterSet& parameters = plan.programs->parameters;
@@ -164,10 +192,13 @@ void print_start(const RunSetup& s, const RunPlan& plan, const HardwareProfile& 
 
 void start(Trainer& trainer, const TrainArguments& a, const RunSetup& s, Reporter& reporter) {
   const std::optional<std::string> checkpoint = resume_path(a, s.config);
+  if (!checkpoint) refuse_foreign_checkpoints(s.config);
   if (checkpoint) {
     trainer.resume(*checkpoint);
     reporter.say(fmt::format("resumed {} at step {}", *checkpoint, trainer.state().step));
-  } else if (s.config.model.init == ModelInit::weights) {
+    return;
+  }
+  if (s.config.model.init == ModelInit::weights) {
     trainer.start_from_weights(HfFolder::open(s.config.model.hf));
     reporter.say(fmt::format("started from the weights of {}; moments begin at 0", s.config.model.hf));
   } else {
@@ -206,9 +237,12 @@ int run_train(const TrainArguments& a) {
   const SignalScope signals(trainer);
   const StopReason reason = trainer.run();
   if (reporter.last_eval() && setup.eval) {
-    reporter.say(fmt::format("held-out loss {:.4f}, {:.4f} nats a token under the unigram model's {:.4f}",
-                             reporter.last_eval()->loss, unigram - reporter.last_eval()->loss, unigram));
+    const double gain = unigram - reporter.last_eval()->loss;
+    reporter.say(fmt::format("held-out loss {:.4f}, {:.4f} nats a token {} the unigram model's {:.4f}",
+                             reporter.last_eval()->loss, std::abs(gain), gain >= 0.0 ? "under" : "above",
+                             unigram));
   }
+  if (config.debug.measure_memory) print_memory(trainer, reporter);
   reporter.say(fmt::format("checkpoints: {}\nmetrics: {}", config.checkpoint_dir(), config.metrics_path()));
   if (reason == StopReason::requested) {
     reporter.say("stopped by a signal after a save; --resume latest continues");
