@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -47,13 +48,24 @@ Batcher::Batcher(const TokenSource& source, const BatcherOptions& options)
 Batcher::Piece Batcher::piece_at(std::int64_t order_idx) const {
   std::int64_t piece = order_idx;
   if (options_.shuffle) {
+    // Seed and epoch must not be exchangeable: a plain xor of their hashes would give seed 1, epoch 0 and seed 2, epoch 1 one order.
     piece = permuted_index(order_idx, num_pieces(),
-                           mix64(options_.seed) ^ mix64(static_cast<std::uint64_t>(cursor_.epoch) + 1));
+                           mix64(mix64(options_.seed) + static_cast<std::uint64_t>(cursor_.epoch)));
   }
   const auto it = std::upper_bound(first_piece_.begin(), first_piece_.end(), piece) - 1;
   const std::int64_t document = it - first_piece_.begin();
   const std::int64_t first = (piece - *it) * options_.seq_len;
   return {document, first, std::min(options_.seq_len, source_.document_length(document) - first)};
+}
+
+void Batcher::seek(const DataCursor& c) {
+  // At the end of an epoch the piece is num_pieces(); the next fill moves on.
+  const bool inside = c.epoch >= 0 && c.piece >= 0 && c.piece <= num_pieces() && c.offset >= 0;
+  const DataCursor before = std::exchange(cursor_, c);
+  if (inside && (c.piece == num_pieces() ? c.offset == 0 : c.offset < piece_at(c.piece).length)) return;
+  cursor_ = before;
+  fail(ErrorKind::data, "data position: epoch {}, piece {}, offset {} is not in this data of {} pieces",
+       c.epoch, c.piece, c.offset, num_pieces());
 }
 
 bool Batcher::fill(const MicrobatchView& out) {
@@ -70,9 +82,9 @@ bool Batcher::fill(const MicrobatchView& out) {
     const bool ends_document = first + n == source_.document_length(piece.document);
     source_.copy(piece.document, first, n, out.ids + at);
     // Labels are the tokens one further on; the last of a document has none.
-    source_.copy(piece.document, first + 1, ends_document ? n - 1 : n, out.labels + at);
+    source_.copy_labels(piece.document, first + 1, ends_document ? n - 1 : n, out.labels + at);
     if (ends_document) out.labels[at + n - 1] = kIgnoreLabel;
-    trained += ends_document ? n - 1 : n;
+    trained += n - std::count(out.labels + at, out.labels + at + n, kIgnoreLabel);
     for (std::int64_t i = 0; i < n; ++i) out.positions[at + i] = static_cast<std::int32_t>(i);
     at += n;
     in_row += n;

@@ -3,6 +3,7 @@
 // Shapes      a row is seq_len tokens; a microbatch is micro_batch rows = T packed tokens with CSR document offsets
 // Invariants  the order is a function of (seed, epoch) alone; every token of an epoch is used once; no attention and no label crosses a
 //             document; a document longer than a row continues in another (the label at the cut is its next token)
+//             an epoch's end is no end of a batch: its last rows and the first of the next epoch share one
 // Memory      O(documents) at construction, nothing while batches are made
 // Source      pieces are visited in the order of a Feistel permutation with cycle walking (Black and Rogaway 2002), so no order is stored
 #pragma once
@@ -21,6 +22,11 @@ class TokenSource {
   virtual std::int64_t num_documents() const = 0;
   virtual std::int64_t document_length(std::int64_t document) const = 0;
   virtual void copy(std::int64_t document, std::int64_t first, std::int64_t n, std::int32_t* out) const = 0;
+  // The same tokens as labels: kIgnoreLabel in place of those that are not to be trained.
+  virtual void copy_labels(std::int64_t document, std::int64_t first, std::int64_t n,
+                           std::int32_t* out) const {
+    copy(document, first, n, out);
+  }
 };
 
 // Where in the data a run stands: the next token is at `offset` of piece number `piece` in the order of `epoch`.
@@ -52,7 +58,8 @@ class Batcher {
   // Fills one microbatch and advances. False when nothing is left (repeat off); a last partial microbatch has fewer tokens.
   bool fill(const MicrobatchView& out);
   const DataCursor& cursor() const { return cursor_; }
-  void seek(const DataCursor& cursor) { cursor_ = cursor; }
+  // Refuses (data) a place that this data does not have.
+  void seek(const DataCursor& cursor);
   std::int64_t num_pieces() const { return first_piece_.back(); }
   std::int64_t num_tokens() const { return num_tokens_; }
 

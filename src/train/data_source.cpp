@@ -84,6 +84,17 @@ void ShardSource::copy(std::int64_t document, std::int64_t first, std::int64_t n
   shards_[d.shard]->tokens().copy(d.first + first, {out, static_cast<std::size_t>(n)});
 }
 
+void ShardSource::copy_labels(std::int64_t document, std::int64_t first, std::int64_t n,
+                              std::int32_t* out) const {
+  copy(document, first, n, out);
+  const Document& d = documents_[static_cast<std::size_t>(document)];
+  const TokenShard& shard = *shards_[d.shard];
+  if (!shard.header().has_trained_mask) return;
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (!shard.trained(d.first + first + i)) out[i] = kIgnoreLabel;
+  }
+}
+
 std::uint64_t ShardSource::hash() const {
   Xxh3Stream hash;
   for (const auto& shard : shards_) {
@@ -117,6 +128,42 @@ ShardSource ShardSource::split_off(std::int64_t begin, std::int64_t end) {
   }
   documents_ = std::move(rest);
   return part;
+}
+
+DataSummary summarize(const TokenSource& source, std::int64_t seq_len) {
+  DataSummary s;
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(kCopyTokens));
+  s.documents = source.num_documents();
+  for (std::int64_t d = 0; d < s.documents; ++d) {
+    const std::int64_t length = source.document_length(d);
+    std::int64_t trained = 0;
+    for (std::int64_t first = 1; first < length; first += kCopyTokens) {
+      const std::int64_t n = std::min(kCopyTokens, length - first);
+      source.copy_labels(d, first, n, labels.data());
+      trained += n - std::count(labels.begin(), labels.begin() + n, kIgnoreLabel);
+    }
+    s.tokens += length;
+    s.labels += trained;
+    s.without_label += trained == 0 ? 1 : 0;
+    s.split += length > seq_len ? 1 : 0;
+  }
+  return s;
+}
+
+std::string sample_ids(const TokenSource& source) {
+  constexpr std::int64_t kShown = 3;
+  const std::int64_t length = source.num_documents() == 0 ? 0 : source.document_length(0);
+  std::string text;
+  for (std::int64_t i = 0; i < length; ++i) {
+    if (length > 2 * kShown && i == kShown) {
+      text += ", ...";
+      i = length - kShown;
+    }
+    std::int32_t id = 0;
+    source.copy(0, i, 1, &id);
+    text += (text.empty() ? "" : ", ") + std::to_string(id);
+  }
+  return "[" + text + "]";
 }
 
 double unigram_loss(const TokenSource& train, const TokenSource& eval, std::int64_t vocab_size) {

@@ -43,6 +43,8 @@ class ShardSource final : public TokenSource {
     return documents_[static_cast<std::size_t>(document)].length;
   }
   void copy(std::int64_t document, std::int64_t first, std::int64_t n, std::int32_t* out) const override;
+  void copy_labels(std::int64_t document, std::int64_t first, std::int64_t n,
+                   std::int32_t* out) const override;
 
   std::int64_t num_tokens() const { return num_tokens_; }
   // XXH3 over the shards' checksums: which data this is.
@@ -61,6 +63,16 @@ class ShardSource final : public TokenSource {
   std::vector<Document> documents_;
   std::int64_t num_tokens_ = 0;
 };
+
+// What a source offers to a run whose rows hold seq_len tokens.
+struct DataSummary {
+  std::int64_t documents = 0, tokens = 0, labels = 0;
+  std::int64_t without_label = 0;  // documents that train nothing
+  std::int64_t split = 0;          // documents longer than a row
+};
+DataSummary summarize(const TokenSource& source, std::int64_t seq_len);
+// The first and last ids of the first document, "[1, 2, ... 8, 9]".
+std::string sample_ids(const TokenSource& source);
 
 // Mean negative log likelihood (nats a label) of `eval` under token frequencies of `train` with one added to each count:
 // what a model that ignores context reaches.
