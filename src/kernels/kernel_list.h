@@ -15,24 +15,25 @@
   X(peak_update, PeakUpdate)
 #define PLANALTO_ROUTE_KERNELS(X)                                                                       \
   X(router_forward, RouterForward)                                                                      \
-  X(router_weights, RouterWeights) X(router_backward, RouterBackward) X(router_aux_loss, RouterAuxLoss) \
-      X(route_layout, RouteLayout) X(gather_rows, GatherRows) X(combine_rows, CombineRows)              \
-          X(unsort_route_values, UnsortRouteValues) X(scatter_rows, ScatterRows)
-#define PLANALTO_ROW_KERNELS(X) \
-  X(embedding_forward, EmbeddingForward) \
+  X(router_weights, RouterWeights)                                                                      \
+  X(router_backward, RouterBackward) X(router_aux_loss, RouterAuxLoss) X(route_layout, RouteLayout)     \
+      X(gather_rows, GatherRows) X(combine_rows, CombineRows) X(unsort_route_values, UnsortRouteValues) \
+          X(scatter_rows, ScatterRows)
+#define PLANALTO_ROW_KERNELS(X)            \
+  X(embedding_forward, EmbeddingForward)   \
   X(embedding_backward, EmbeddingBackward) \
-  X(add_rows, AddRows) \
-  X(cast_elements, CastElements) \
-  X(fill_zero, FillZero) \
-  X(bias_grad, BiasGrad) \
-  X(mla_keys_forward, MlaKeysForward) \
-  X(mla_keys_backward, MlaKeysBackward) \
-  X(rms_norm_forward, RmsNormForward) \
-  X(rms_norm_backward, RmsNormBackward) \
-  X(swiglu_forward, SwigluForward) \
-  X(swiglu_backward, SwigluBackward) \
-  X(rope_apply, RopeApply) \
-  X(adamw_update, AdamWUpdate) \
+  X(add_rows, AddRows)                     \
+  X(cast_elements, CastElements)           \
+  X(fill_zero, FillZero)                   \
+  X(bias_grad, BiasGrad)                   \
+  X(mla_keys_forward, MlaKeysForward)      \
+  X(mla_keys_backward, MlaKeysBackward)    \
+  X(rms_norm_forward, RmsNormForward)      \
+  X(rms_norm_backward, RmsNormBackward)    \
+  X(swiglu_forward, SwigluForward)         \
+  X(swiglu_backward, SwigluBackward)       \
+  X(rope_apply, RopeApply)                 \
+  X(adamw_update, AdamWUpdate)             \
   X(sum_squares, SumSquares)
 #define PLANALTO_ATTENTION_KERNELS(X) \
   X(attention_forward, AttentionForward) X(attention_backward, AttentionBackward) X(loss_head, LossHead)

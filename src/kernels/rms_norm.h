@@ -35,7 +35,7 @@ struct RmsNormBackward {
   const void* weight = nullptr;
   const float* rstd = nullptr;
   ConstMatrix dy{};
-  Matrix dx{};                   // may alias dy
+  Matrix dx{};                 // may alias dy
   bool accumulate_dx = false;  // dx += (the residual path's gradient is already there)
   float* dweight = nullptr;    // [D] fp32; null: not wanted, and no workspace is needed
   bool accumulate_dweight = false;

@@ -19,9 +19,12 @@ extern const KernelTable kTable;
 
 const char* to_string(Isa isa) {
   switch (isa) {
-    case Isa::avx2: return "avx2";
-    case Isa::avx512: return "avx512";
-    case Isa::avx512_bf16: return "avx512_bf16";
+    case Isa::avx2:
+      return "avx2";
+    case Isa::avx512:
+      return "avx512";
+    case Isa::avx512_bf16:
+      return "avx512_bf16";
   }
   return "?";
 }
@@ -40,27 +43,33 @@ std::vector<Isa> available_isas() {
   isas.push_back(Isa::avx2);
   if (!__builtin_cpu_supports("x86-64-v4")) return isas;
   isas.push_back(Isa::avx512);
-  if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni")) isas.push_back(Isa::avx512_bf16);
+  if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni"))
+    isas.push_back(Isa::avx512_bf16);
   return isas;
 }
 
 IsaChoice choose_isa() {
   const std::vector<Isa> isas = available_isas();
-  if (isas.empty()) fail(ErrorKind::device, "this CPU lacks x86-64-v3 (AVX2, FMA, BMI2), the least that Planalto runs on");
+  if (isas.empty())
+    fail(ErrorKind::device, "this CPU lacks x86-64-v3 (AVX2, FMA, BMI2), the least that Planalto runs on");
   const char* forced = std::getenv("PLANALTO_ISA");
   if (forced == nullptr || *forced == '\0') return {isas.back(), "the highest that this CPU has"};
   const Isa wanted = isa_from_name(forced);
   if (wanted > isas.back()) {
-    fail(ErrorKind::config, "PLANALTO_ISA={} is not on this CPU; the highest it has is {}", forced, to_string(isas.back()));
+    fail(ErrorKind::config, "PLANALTO_ISA={} is not on this CPU; the highest it has is {}", forced,
+         to_string(isas.back()));
   }
   return {wanted, "PLANALTO_ISA names it"};
 }
 
 const KernelTable& kernel_table(Isa isa) {
   switch (isa) {
-    case Isa::avx2: return avx2::kTable;
-    case Isa::avx512: return avx512::kTable;
-    case Isa::avx512_bf16: return avx512_bf16::kTable;
+    case Isa::avx2:
+      return avx2::kTable;
+    case Isa::avx512:
+      return avx512::kTable;
+    case Isa::avx512_bf16:
+      return avx512_bf16::kTable;
   }
   return avx2::kTable;
 }

@@ -33,7 +33,7 @@ struct SwigluBackward {
   Matrix dgate_up{};
   float* drow_weight = nullptr;
   Matrix act{};  // data null: not wanted; else the forward activation again (weighted), for the down
-               // projection's weight gradient
+                 // projection's weight gradient
   RowCount rows{};
 };
 void swiglu_forward(const ExecContext& ctx, const SwigluForward& a);

@@ -16,7 +16,11 @@ TEST(ThreadPool, RunsEachWorkerOnceForManyEpochs) {
     ThreadPool pool(n);
     std::array<std::atomic<int>, 5> seen{};
     for (int i = 0; i < 1000; ++i) {
-      pool.run([](void* arg, int w) { (*static_cast<std::array<std::atomic<int>, 5>*>(arg))[static_cast<std::size_t>(w)]++; }, &seen);
+      pool.run(
+          [](void* arg, int w) {
+            (*static_cast<std::array<std::atomic<int>, 5>*>(arg))[static_cast<std::size_t>(w)]++;
+          },
+          &seen);
     }
     for (int w = 0; w < 5; ++w) EXPECT_EQ(seen[static_cast<std::size_t>(w)], w < n ? 1000 : 0);
   }

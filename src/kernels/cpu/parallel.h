@@ -13,7 +13,8 @@ namespace {  // NOLINT: internal linkage is the purpose, see above
 
 // body(begin, end, worker) over contiguous parts of [0, n), each a multiple of grain but the last.
 template <class Body>
-inline void parallel_ranges(const planalto::ExecContext& ctx, std::int64_t n, std::int64_t grain, const Body& body) {
+inline void parallel_ranges(const planalto::ExecContext& ctx, std::int64_t n, std::int64_t grain,
+                            const Body& body) {
   if (n <= 0) return;
   const std::int64_t blocks = (n + grain - 1) / grain;
   struct Call {

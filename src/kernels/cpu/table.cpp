@@ -3,10 +3,9 @@
 
 namespace planalto::kernels::PLANALTO_ISA_NS {
 
-const KernelTable kTable = {
-    Isa::PLANALTO_ISA_NS,
+const KernelTable kTable = {Isa::PLANALTO_ISA_NS,
 #define PLANALTO_ENTRY(function, Args) PLANALTO_ISA_NS::function,
-    PLANALTO_KERNELS(PLANALTO_ENTRY)
+                            PLANALTO_KERNELS(PLANALTO_ENTRY)
 #undef PLANALTO_ENTRY
 };
 
