@@ -2,6 +2,7 @@
 #include "ops/loss.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/loss_head.h"
 
@@ -36,8 +37,14 @@ void loss_head(Builder& b, const std::string& name, Buffer x_buffer, Buffer w_bu
                        writes(scratch.buffer)},
           .cost =
               [=](const RunCounts& c) {
-                const double r = rows.value(c);
-                return Cost{r * per_row, x.bytes(r) + dx.bytes(r) + w.bytes(static_cast<double>(w.rows)), 0};
+                // Each tile reads the weights for its logits, and again for dx; it writes or updates dw.
+                const double r = rows.value(c), tiles = std::ceil(r / static_cast<double>(tile_rows));
+                const double weights = w.bytes(static_cast<double>(w.rows)),
+                             dweights = dw.bytes(static_cast<double>(w.rows));
+                double bytes = x.bytes(r) + tiles * weights;
+                if (gradients)
+                  bytes += dx.bytes(r) + tiles * weights + (2 * tiles - (accumulate_dw ? 0 : 1)) * dweights;
+                return Cost{r * per_row, bytes, 0};
               },
           .run =
               [=](const RunContext& ctx) {
