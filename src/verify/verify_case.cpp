@@ -393,12 +393,14 @@ void CaseVerifier::packed_mtp(const CaseRun& run) {
 }
 
 void CaseVerifier::auxiliary() {
-  const ops::AuxLoss aux{.kind = kernels::AuxLossKind::joined, .coefficient = config_.moe.aux_coefficient};
+  // With a coefficient of zero the loss still has a value: one too small to move any gradient shows it.
+  const double coefficient = config_.moe.aux_coefficient > 0.0 ? config_.moe.aux_coefficient : 1e-30;
+  const ops::AuxLoss aux{.kind = kernels::AuxLossKind::joined, .coefficient = coefficient};
   CaseRun run(folder_, config_, batch_, seq_, options_, {aux});
   run.set_batch(integers("input_ids"), integers("labels"), plain_positions(), 0.0);
   run.step(1);
   const double scaled = run.loss_sum(1);
-  add("aux_loss", std::abs(scaled / config_.moe.aux_coefficient - scalar("aux_loss")), kLoss);
+  add("aux_loss", std::abs(scaled / coefficient - scalar("aux_loss")), kLoss);
   add("loss_with_aux", std::abs(run.loss() + scaled - scalar("loss_with_aux")), kLoss);
   Worst max("grad_with_aux: max error / max value", kGradMax),
       l2("grad_with_aux: L2 error / L2 norm", kGradL2);
