@@ -31,7 +31,7 @@ void put(const std::string& text, bool json) {
   std::fflush(stdout);
 }
 
-int run_generate(GenerateArguments a) {
+int run_generate(const GenerateArguments& a) {
   a.sampler.check();
   const LoadedModel model = LoadedModel::open(a.model);
   const Tokenizer tokenizer = model.tokenizer();

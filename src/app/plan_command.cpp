@@ -164,7 +164,7 @@ void print_buffers(const RunPlan& plan, bool all) {
     const BufferInfo& info = plan.programs->table.infos()[static_cast<std::size_t>(ids[k])];
     std::printf("%-58s %-16s %-7s %-5s %-5s %14lld\n", info.name.c_str(), to_string(info.role),
                 to_string(info.tier), lives(info, plan), to_string(info.dtype),
-                static_cast<long long>(info.bytes() * info.slots));
+                static_cast<long long>(info.bytes()) * info.slots);
   }
   if (shown < ids.size()) std::printf("... and %zu smaller ones (--all prints them)\n", ids.size() - shown);
 }

@@ -160,6 +160,7 @@ class ProgramPlacement {
     std::stable_sort(lives.begin(), lives.end(),
                      [](const Life* a, const Life* b) { return a->start < b->start; });
     std::vector<Block> blocks;
+    blocks.reserve(lives.size());
     for (const Life* life : lives) {
       blocks.push_back({placed_bytes(table_[life->buffer]), life->start, life->end, blemish(*life)});
     }

@@ -137,7 +137,7 @@ std::string save_checkpoint(const std::string& dir, const CheckpointSource& sour
                             const RunIdentity& identity, std::int64_t keep) {
   make_folders(dir);
   require_free_bytes(dir, checkpoint_bytes(*source.parameters));
-  const std::string path = join_path(dir, checkpoint_name(state.step));
+  std::string path = join_path(dir, checkpoint_name(state.step));
   AtomicFolder folder(path, AtomicFolder::Existing::replace);
   Manifest manifest;
   manifest.step = state.step;

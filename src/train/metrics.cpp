@@ -92,7 +92,7 @@ void MetricsFile::write(const EvalReport& r) {
 }
 
 std::string format_duration(double seconds) {
-  const auto s = static_cast<std::int64_t>(std::max(0.0, seconds) + 0.5);
+  const auto s = static_cast<std::int64_t>(std::llround(std::max(0.0, seconds)));
   if (s >= 3600) return fmt::format("{}h{:02}m", s / 3600, s / 60 % 60);
   if (s >= 60) return fmt::format("{}m{:02}s", s / 60, s % 60);
   return fmt::format("{}s", s);

@@ -19,7 +19,6 @@ const char* term_of(Role role) {
     case Role::optimizer_state:
       return "optimizer states";
     case Role::activation:
-      return "activations";
     case Role::boundary:
       return "activations";
     case Role::exchange:
@@ -72,6 +71,7 @@ std::vector<PlanTerm> make_terms(const RunPlan& plan) {
       plan.memory.arena_bytes[0] - plan.memory.persistent_bytes[0];
   by_name["alignment"] = plan.memory.persistent_bytes[0] - named;
   std::vector<PlanTerm> terms;
+  terms.reserve(by_name.size());
   for (const auto& [name, bytes] : by_name) terms.push_back({name, bytes});
   std::stable_sort(terms.begin(), terms.end(),
                    [](const auto& a, const auto& b) { return a.bytes > b.bytes; });

@@ -225,7 +225,7 @@ StopReason Trainer::run() {
 std::string Trainer::save() {
   const double start = now_seconds();
   observer_.on_save_begin();
-  const std::string path =
+  std::string path =
       save_checkpoint(options_.checkpoint_dir, checkpoint_source(), state_, identity(), options_.keep);
   saved_step_ = state_.step;
   observer_.on_save(path, now_seconds() - start);

@@ -106,7 +106,7 @@ std::vector<VerifyRow> verify_rope(const std::string& path) {
   const JsonValue cases = read_json_file(path);
   for (const JsonValue& c : cases.as_array(path)) {
     const std::string name = c.at("name", path).as_string(path);
-    const std::string where = path + ": " + name;
+    const std::string where = fmt::format("{}: {}", path, name);
     const RopeCase ours = read_rope_case(c.at("config", where), where);
     const JsonArray& expected = c.at("inv_freq", where).as_array(where);
     Worst frequencies(name + ".inv_freq (relative)", 1e-14);
@@ -135,7 +135,7 @@ std::vector<VerifyRow> verify_routing(const std::string& path, const Target& tar
   const SafetensorsFile file = SafetensorsFile::open(path);
   for (const auto& [tag, text] : file.metadata()) {
     if (!file.contains(tag + ".logits")) continue;
-    const std::string where = path + ": " + tag;
+    const std::string where = fmt::format("{}: {}", path, tag);
     const RouterOptions o = router_options(parse_json(text, where), where);
     const std::string bias = tag + ".e_score_correction_bias";
     const RouterRun run =
