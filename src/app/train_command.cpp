@@ -2,10 +2,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -58,7 +60,11 @@ class Reporter final : public TrainerObserver {
       : metrics_(metrics_path), log_every_(config.train.log_every), terminal_(::isatty(STDOUT_FILENO) == 1) {
     progress_.steps = config.train.steps;
   }
-  void set_peak(double flops) { progress_.peak_flops = flops; }
+  // measure: the machine's multiply-add peak now. On a shared machine a first look may find it low.
+  void set_peak(std::function<double()> measure) {
+    measure_peak_ = std::move(measure);
+    progress_.peak_flops = measure_peak_();
+  }
 
   bool wants_report(std::int64_t step) override {
     return step == 1 || step % log_every_ == 0 || step == progress_.steps || terminal_;
@@ -68,6 +74,9 @@ class Reporter final : public TrainerObserver {
         progress_.seconds_per_step == 0.0 ? r.seconds : 0.9 * progress_.seconds_per_step + 0.1 * r.seconds;
     const bool logged = r.skipped || r.step == 1 || r.step % log_every_ == 0 || r.step == progress_.steps;
     if (logged) metrics_.write(r);
+    if (logged && r.model_flops > kDoubtfulShare * progress_.peak_flops * r.seconds) {
+      progress_.peak_flops = std::max(progress_.peak_flops, measure_peak_());
+    }
     const std::string line = progress_line(r, progress_);
     if (terminal_) {
       std::printf("\r\033[K%s%s", line.c_str(), logged ? "\n" : "");
@@ -97,6 +106,7 @@ class Reporter final : public TrainerObserver {
   }
 
  private:
+  static constexpr double kDoubtfulShare = 0.7;  // of the peak: more than a whole step reaches
   static constexpr std::int64_t kDeadReports = 20;
   void warn_dead_experts(const StepReport& r) {
     for (const LayerBalance& b : r.balance) {
@@ -116,6 +126,7 @@ class Reporter final : public TrainerObserver {
   std::int64_t log_every_;
   bool terminal_;
   ProgressContext progress_;
+  std::function<double()> measure_peak_;
   std::int64_t dead_reports_ = 0;
   std::optional<EvalReport> last_eval_;
 };
@@ -232,8 +243,10 @@ int run_train(const TrainArguments& a) {
   start(trainer, a, setup, reporter);
   const double unigram = setup.eval ? unigram_loss(*setup.train, *setup.eval, setup.model.vocab_size) : 0.0;
   if (setup.eval) reporter.say(fmt::format("a unigram model reaches a held-out loss of {:.4f}", unigram));
-  reporter.set_peak(
-      kernels::measure_multiply_add_peak(trainer.launch().context(), compute_dtype(config.train.precision)));
+  reporter.set_peak([&] {
+    return kernels::measure_multiply_add_peak(trainer.launch().context(),
+                                              compute_dtype(config.train.precision));
+  });
   const SignalScope signals(trainer);
   const StopReason reason = trainer.run();
   if (reporter.last_eval() && setup.eval) {

@@ -42,7 +42,7 @@ const ConfigKeyRow kRows[] = {
     {"train", "seq_len", FIELD(train.seq_len), {1, 16777216}, "", "tokens of a sequence", "max_len max_length max_seq_len sequence_length context_length block_size"},
     {"train", "micro_batch", FIELD(train.micro_batch), {1, 1048576}, "", "sequences of a microbatch on one rank", "micro_batch_size batch_size per_device_train_batch_size"},
     {"train", "global_batch", FIELD(train.global_batch), {1, 1073741824}, "", "sequences of a step: a multiple of micro_batch x ranks", "global_batch_size gradient_accumulation_steps"},
-    {"train", "steps", FIELD(train.steps), {1, kBig}, "", "optimizer updates of the whole run", "max_steps num_steps iterations train_iters"},
+    {"train", "steps", FIELD(train.steps), {1, kBig}, "", "steps of the whole run, skipped ones included", "max_steps num_steps iterations train_iters"},
     {"train", "precision", CHOICE(train.precision), kNone, "fp32 bf16", "weights and activations; master weights, moments and gradients are fp32 in both", "dtype bf16 fp16"},
     {"train", "recompute", FIELD(train.recompute), kNone, "", "a block's activations are computed again in its backward instead of kept", "gradient_checkpoint gradient_checkpointing activation_checkpointing"},
     {"train", "seed", FIELD(train.seed), {0, kBig}, "", "seed of the data order", "random_seed"},

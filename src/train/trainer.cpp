@@ -204,9 +204,9 @@ StopReason Trainer::run() {
   if (state_.step == 0 && options_.eval_every > 0 && eval_batcher_) observer_.on_eval(evaluate());
   while (state_.step < options_.steps) {
     const double start = now_seconds();
-    take_step();
+    const bool updated = take_step();
     const double seconds = now_seconds() - start;
-    if (observer_.wants_report(state_.step)) observer_.on_step(report(seconds));
+    if (!updated || observer_.wants_report(state_.step)) observer_.on_step(report(seconds));
     const bool last = state_.step == options_.steps;
     const bool stop = stop_.load(std::memory_order_relaxed);
     if (eval_batcher_ && options_.eval_every > 0 && !stop &&
