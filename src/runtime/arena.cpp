@@ -29,9 +29,10 @@ void poison(void* data, std::int64_t bytes) {
   std::byte* p = static_cast<std::byte*>(data);
   std::int64_t done = std::min<std::int64_t>(bytes, 256);
   for (std::int64_t i = 0; i < done; ++i) p[i] = poison_byte(i);
-  for (std::int64_t step = done; done < bytes; done += step) {
-    step = std::min({bytes - done, done, kCopied});
+  while (done < bytes) {
+    const std::int64_t step = std::min({bytes - done, done, kCopied});
     std::memcpy(p + done, p, static_cast<std::size_t>(step));
+    done += step;
   }
 }
 

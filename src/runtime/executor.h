@@ -42,7 +42,7 @@ struct OpTime {
 class Executor {
  public:
   // exec: of stream 0. Other streams use the same kernels.
-  Executor(const BufferTable& table, const MemoryPlan& plan, std::vector<const Program*> programs,
+  Executor(const BufferTable& table, const MemoryPlan& plan, const std::vector<const Program*>& programs,
            const ExecContext& exec, ExecutorOptions options = {});
   ~Executor();
   Executor(const Executor&) = delete;

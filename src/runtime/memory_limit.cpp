@@ -23,11 +23,13 @@ void lower_by_file(MemoryLimit& limit, const std::string& root, const std::strin
 
 // The limits of a control group and of all above it, up to what is mounted. Inside a container the group's path may name
 // folders that only the host sees; the mount itself is then the container's group.
-void lower_by_group(MemoryLimit& limit, const std::string& root, const std::string& mount, std::string group,
-                    const std::string& file) {
-  while (!group.empty() && group != "/") {
-    lower_by_file(limit, root, mount + group + "/" + file);
-    group.resize(group.rfind('/') == std::string::npos ? 0 : group.rfind('/'));
+void lower_by_group(MemoryLimit& limit, const std::string& root, const std::string& mount,
+                    const std::string& group, const std::string& file) {
+  std::string folder = group == "/" ? mount : mount + group;
+  while (folder.size() > mount.size()) {
+    std::string path = folder;
+    lower_by_file(limit, root, path.append("/").append(file));
+    folder.resize(folder.rfind('/'));
   }
   lower_by_file(limit, root, mount + "/" + file);
 }

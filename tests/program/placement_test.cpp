@@ -304,6 +304,7 @@ TEST(Placement, RandomProgramsOnOneStreamAreTightAndNeverShareLiveBytes) {
     const int num_buffers = 2 + static_cast<int>(random() % 60);
     const int num_ops = 2 + static_cast<int>(random() % 40);
     std::vector<Buffer> buffers;
+    buffers.reserve(at(num_buffers));
     for (int b = 0; b < num_buffers; ++b)
       buffers.push_back(m.bytes("b" + std::to_string(b), 1 + random() % 5000));
     std::vector<std::vector<Access>> accesses(at(num_ops));

@@ -47,10 +47,12 @@ std::int64_t AllocationCounter::stop() {
 #if PLANALTO_COUNTS_ALLOCATIONS
 // The C library keeps its allocator under these names as well. operator new of libstdc++ calls malloc and aligned_alloc.
 extern "C" {
+// NOLINTBEGIN(bugprone-reserved-identifier)
 void* __libc_malloc(std::size_t);
 void* __libc_calloc(std::size_t, std::size_t);
 void* __libc_realloc(void*, std::size_t);
 void* __libc_memalign(std::size_t, std::size_t);
+// NOLINTEND(bugprone-reserved-identifier)
 
 void* malloc(std::size_t bytes) {
   planalto::testing::count();
