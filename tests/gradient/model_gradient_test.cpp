@@ -32,7 +32,7 @@ class ModelRun {
  public:
   explicit ModelRun(const Variant& v)
       : config_(read_model_config(parse_json(v.keys, v.name), v.name)),
-        target_{kernels::choose_isa().isa, 2},
+        target_{kernels::choose_isa().isa, 1},
         programs_(config_, options(v), target_),
         launch_(programs_.table, {&programs_.step, &programs_.eval}, {.target = target_}) {
     fill_rope_table(config_.attention.rope, kTokens, launch_.data<float>(programs_.buffers.rope_table));
