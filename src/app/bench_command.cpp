@@ -56,7 +56,7 @@ void fill(void* data, DType dtype, std::int64_t n) {
   }
 }
 
-// Expert products of the middle-sized shape of docs/performance.md: 16 experts of 128 rows, [512 -> 1024].
+// Expert products: 16 experts of 128 rows, [512 -> 1024].
 class GroupedProducts {
  public:
   GroupedProducts(const ExecContext& ctx, kernels::Isa isa, DType dtype, int repeats)

@@ -6,7 +6,41 @@
 
 #include "app/commands.h"
 #include "base/error.h"
+#include "base/toml.h"
 #include "base/version.h"
+
+namespace planalto {
+
+namespace {
+
+// What is wrong with the command line, the nearest name that exists, and where to read on.
+std::string usage_message(const CLI::App* app, const CLI::Error& error) {
+  const CLI::App* command = app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  std::vector<std::string> commands, names;
+  for (const CLI::App* c : command->get_subcommands(nullptr)) commands.push_back(c->get_name());
+  for (const CLI::Option* o : command->get_options()) {
+    for (const std::string& name : o->get_lnames()) names.push_back("--" + name);
+  }
+  std::string text = error.what(), hint;
+  for (const std::string& word : command->remaining()) {
+    const bool is_option = word.starts_with("-");
+    if (!is_option && commands.empty()) continue;
+    if (!is_option) text = "there is no command \"" + word + "\"";
+    const std::vector<std::string>& legal = is_option ? names : commands;
+    const std::string_view near = nearest_name(word, {legal.begin(), legal.end()});
+    if (!near.empty()) hint = "; did you mean " + std::string(near) + "?";
+    break;
+  }
+  std::string path;
+  for (const CLI::App* c = command; c != nullptr; c = c->get_parent())
+    path = c->get_name() + (path.empty() ? "" : " ") + path;
+  return "planalto: usage error: " + text + hint + "\n\"" + path + " --help\" says what is legal\n";
+}
+
+}  // namespace
+
+}  // namespace planalto
 
 int main(int argc, char** argv) {
   using planalto::ErrorKind;
@@ -14,7 +48,7 @@ int main(int argc, char** argv) {
   app.name("planalto");
   app.set_version_flag("--version", std::string("planalto ") + planalto::kVersion);
   app.require_subcommand(1);
-  app.failure_message(CLI::FailureMessage::help);
+  app.failure_message(planalto::usage_message);
   int status = 0;
   try {
     planalto::add_train_command(app, &status);

@@ -236,7 +236,8 @@ void add_plan_command(CLI::App& app, int* status) {
   c->add_option("--model", a->model, "only count the parameters of this model folder or config.json")
       ->excludes(config);
   c->add_option("--precision", a->precision, "with --model: fp32 or bf16")->capture_default_str();
-  c->add_option("--set", a->set, "section.key=value, over what the file says; may be repeated");
+  c->add_option("--set", a->set, "section.key=value, over what the file says; may be repeated")
+      ->allow_extra_args(false);
   c->add_option("--profile", a->profile,
                 "plan for the machine of this profile file (planalto doctor --json prints one)");
   c->add_flag("--all", a->all, "print every buffer, not the largest only");

@@ -105,7 +105,10 @@ void add_tokenizer_command(CLI::App& app, int* status) {
       ->add_option("--vocab-size", a->trainer.vocab_size,
                    "entries, special tokens and the 256 bytes included")
       ->required();
-  train->add_option("--special", a->trainer.special_tokens, "special tokens; they get ids 0, 1, ...");
+  train
+      ->add_option("--special", a->trainer.special_tokens,
+                   "a special token; may be repeated: they get ids 0, 1, ...")
+      ->allow_extra_args(false);
   train->add_option("--min-frequency", a->trainer.min_frequency, "a pair that is rarer is not joined")
       ->capture_default_str();
   train->add_option("--text-field", a->source.text_field, "JSONL: the field that holds the text")

@@ -134,7 +134,7 @@ class Reporter final : public TrainerObserver {
 struct TrainArguments {
   std::string config, resume;
   std::vector<std::string> set;
-  bool print_config = false;
+  bool print_config = false, config_reference = false;
 };
 
 // The checkpoint to continue, or none; refuses what was asked for and is not there.
@@ -269,12 +269,23 @@ int run_train(const TrainArguments& a) {
 void add_train_command(CLI::App& app, int* status) {
   auto a = std::make_shared<TrainArguments>();
   CLI::App* c = app.add_subcommand("train", "train a model as a TOML file says");
-  c->add_option("config", a->config, "run config (docs/config.md)")->required();
-  c->add_option("--set", a->set, "section.key=value, over what the file says; may be repeated");
+  c->add_option("config", a->config, "run config (docs/config.md)");
+  c->add_option("--set", a->set, "section.key=value, over what the file says; may be repeated")
+      ->allow_extra_args(false);
   c->add_option("--resume", a->resume, "latest, or a checkpoint folder");
   c->add_flag("--print-config", a->print_config, "print every setting with where it came from, and stop");
+  c->add_flag("--config-reference", a->config_reference,
+              "print docs/config.md: every key, legal values, default");
   c->footer("Example: planalto train examples/quickstart.toml --set train.steps=100");
-  c->callback([a, status] { *status = run_train(*a); });
+  c->callback([a, status] {
+    if (a->config_reference) {
+      std::printf("%s", config_reference().c_str());
+      *status = 0;
+      return;
+    }
+    if (a->config.empty()) throw CLI::RequiredError("config");
+    *status = run_train(*a);
+  });
 }
 
 }  // namespace planalto
