@@ -34,7 +34,8 @@ class GqaAttention final : public Attention {
   void project_backward(Builder& b, const ops::Batch& batch, const std::string& name, const Projection& p,
                         Buffer dvalue, Buffer dx, bool accumulate) const;
   ops::RopeShape rope_shape(const Projection& p) const;
-  kernels::AttentionShape shape(std::int64_t max_q, std::int64_t max_kv) const;
+  ops::AttentionOperands operands(const ops::Batch& batch, Buffer keys, Buffer values, Buffer kv_offsets,
+                                  std::int64_t max_kv_rows) const;
   Buffer output(Builder& b, const ops::Batch& batch) const;
 
   const ModelContext* m_;
@@ -73,10 +74,19 @@ ops::RopeShape GqaAttention::rope_shape(const Projection& p) const {
   return {p.heads, p.head_dim, 0, rope.rotary_dim / 2, rope.style, m_->rope_table};
 }
 
-kernels::AttentionShape GqaAttention::shape(std::int64_t max_q, std::int64_t max_kv) const {
+ops::AttentionOperands GqaAttention::operands(const ops::Batch& batch, Buffer keys, Buffer values,
+                                              Buffer kv_offsets, std::int64_t max_kv_rows) const {
   const AttentionConfig& a = m_->config->attention;
-  return {m_->dtype,       a.num_heads, a.num_kv_heads, a.qk_dim, a.v_dim,
-          a.softmax_scale, a.window,    max_q,          max_kv};
+  return {.shape = {m_->dtype, a.num_heads, a.num_kv_heads, a.qk_dim, a.v_dim, a.softmax_scale, a.window,
+                    batch.max_tokens, max_kv_rows},
+          .q = {q_.value, q_.head_dim},
+          .k = {keys, k_.head_dim},
+          .v = {values, v_.head_dim},
+          .out = {out_, v_.head_dim},
+          .lse = lse_,
+          .q_offsets = batch.doc_offsets,
+          .kv_offsets = kv_offsets,
+          .documents = batch.documents()};
 }
 
 void GqaAttention::project(Builder& b, const ops::Batch& batch, Buffer x, const std::string& name,
@@ -114,16 +124,7 @@ Buffer GqaAttention::forward(Builder& b, const ops::Batch& batch, Buffer x) {
   project(b, batch, x, "v", v_);
   out_ = b.transient("out", m_->dtype, t, q_.heads * v_.head_dim);
   lse_ = m_->options.training ? b.transient("lse", DType::f32, t, q_.heads) : Buffer{};
-  ops::attention(b, "attention",
-                 {.shape = shape(t, t),
-                  .q = {q_.value, q_.head_dim},
-                  .k = {k_.value, k_.head_dim},
-                  .v = {v_.value, v_.head_dim},
-                  .out = {out_, v_.head_dim},
-                  .lse = lse_,
-                  .q_offsets = batch.doc_offsets,
-                  .kv_offsets = batch.doc_offsets,
-                  .documents = batch.documents()});
+  ops::attention(b, "attention", operands(batch, k_.value, v_.value, batch.doc_offsets, t));
   return output(b, batch);
 }
 
@@ -138,16 +139,7 @@ void GqaAttention::backward(Builder& b, const ops::Batch& batch, Buffer dy, Buff
   const Buffer dq = b.transient("dq", m_->dtype, t, q_.heads * q_.head_dim);
   const Buffer dk = b.transient("dk", m_->dtype, t, k_.heads * k_.head_dim);
   const Buffer dv = b.transient("dv", m_->dtype, t, v_.heads * v_.head_dim);
-  ops::attention_backward(b, "attention.backward",
-                          {.shape = shape(t, t),
-                           .q = {q_.value, q_.head_dim},
-                           .k = {k_.value, k_.head_dim},
-                           .v = {v_.value, v_.head_dim},
-                           .out = {out_, v_.head_dim},
-                           .lse = lse_,
-                           .q_offsets = batch.doc_offsets,
-                           .kv_offsets = batch.doc_offsets,
-                           .documents = batch.documents()},
+  ops::attention_backward(b, "attention.backward", operands(batch, k_.value, v_.value, batch.doc_offsets, t),
                           {dout, v_.head_dim}, {dq, q_.head_dim}, {dk, k_.head_dim}, {dv, v_.head_dim});
   project_backward(b, batch, "q", q_, dq, dx, accumulate);
   project_backward(b, batch, "k", k_, dk, dx, true);
@@ -163,16 +155,8 @@ Buffer GqaAttention::forward_cached(Builder& b, const ops::Batch& batch, Buffer 
   ops::append_rows(b, "append_keys", k_.value, cache.keys, cache.length, batch.tokens());
   ops::append_rows(b, "append_values", v_.value, cache.values, cache.length, batch.tokens());
   out_ = b.transient("out", m_->dtype, t, q_.heads * v_.head_dim);
-  ops::attention(b, "attention",
-                 {.shape = shape(t, cache.max_len),
-                  .q = {q_.value, q_.head_dim},
-                  .k = {cache.keys, k_.head_dim},
-                  .v = {cache.values, v_.head_dim},
-                  .out = {out_, v_.head_dim},
-                  .lse = {},
-                  .q_offsets = batch.doc_offsets,
-                  .kv_offsets = cache.kv_offsets,
-                  .documents = batch.documents()});
+  lse_ = {};
+  ops::attention(b, "attention", operands(batch, cache.keys, cache.values, cache.kv_offsets, cache.max_len));
   return output(b, batch);
 }
 
