@@ -40,9 +40,10 @@ struct ModelContext {
   Buffer
       joined_counts;  // int64 [E]: routes of all main layers of the microbatch, when an auxiliary loss joins layers
   std::int64_t aux_loss_index = 0;
-  Buffer replay_ids;  // int32 [moe blocks * microbatches * T, K] when options.replay_routes
+  Buffer replay_ids;    // int32 [moe blocks * microbatches * T, K] when options.replay_routes
+  Buffer recorded_ids;  // the same shape; valid: the ids of the step are kept there
   std::int64_t first_microbatch = 0,
-               num_microbatches = 1;  // which rows of the replayed ids are this microbatch's
+               num_microbatches = 1;  // which rows of these ids are this microbatch's
   Observer* observer = nullptr;
 
   void observe(Builder& b, const std::string& name, Buffer value, const ops::Rows& rows) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/moe.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "ops/linear.h"
 #include "ops/rows.h"
@@ -25,6 +25,35 @@ Buffer MoeLayer::in_fp32(Builder& b, const ops::Rows& rows, Buffer x) const {
   return wide;
 }
 
+// The ids of this block and microbatch stand behind those of blocks and microbatches before.
+void MoeLayer::replay_ids(Builder& b, Buffer ids) const {
+  const Buffer from = m_->replay_ids;
+  const std::int64_t n = b.info(ids).elements();
+  const std::int64_t first = moe_idx_ * m_->num_microbatches + m_->first_microbatch;
+  b.emit({.name = "replay",
+          .kind = "replay_ids",
+          .accesses = {ops::reads(from), ops::writes(ids)},
+          .run = [=](const RunContext& ctx) {
+            const std::int32_t* source = ctx.data<std::int32_t>(from) + (first + ctx.iteration) * n;
+            std::copy_n(source, n, ctx.data<std::int32_t>(ids));
+          }});
+}
+
+void MoeLayer::record_ids(Builder& b, const ops::Rows& tokens, Buffer ids) const {
+  const Buffer to = m_->recorded_ids;
+  const std::int64_t n = b.info(ids).elements(), k = m_->config->moe.top_k;
+  const std::int64_t first = moe_idx_ * m_->num_microbatches + m_->first_microbatch;
+  b.emit({.name = "record",
+          .kind = "record_ids",
+          .accesses = {ops::reads(ids), ops::reads(tokens.counts), ops::updates(to)},
+          .run = [=](const RunContext& ctx) {
+            std::int32_t* target = ctx.data<std::int32_t>(to) + (first + ctx.iteration) * n;
+            const std::int64_t used = tokens.at(ctx).get() * k;
+            std::copy_n(ctx.data<std::int32_t>(ids), used, target);
+            std::fill_n(target + used, n - used, -1);
+          }});
+}
+
 void MoeLayer::choose_experts(Builder& b, const ops::Batch& batch, Buffer x, Pass pass) {
   const MoeConfig& c = m_->config->moe;
   const std::int64_t t = batch.max_tokens, e = c.num_experts, k = c.top_k;
@@ -44,21 +73,12 @@ void MoeLayer::choose_experts(Builder& b, const ops::Batch& batch, Buffer x, Pas
   } else {
     r.ids = b.transient("ids", DType::i32, t, k);
     if (m_->options.replay_routes) {
-      const Buffer from = m_->replay_ids, to = r.ids;
-      const std::int64_t block = t * k, bytes = block * dtype_bytes(DType::i32);
-      const std::int64_t first = moe_idx_ * m_->num_microbatches + m_->first_microbatch;
-      b.emit({.name = "replay",
-              .kind = "replay_ids",
-              .accesses = {ops::reads(from), ops::writes(to)},
-              .run = [=](const RunContext& ctx) {
-                std::memcpy(ctx.data<std::int32_t>(to),
-                            ctx.data<std::int32_t>(from) + (first + ctx.iteration) * block,
-                            static_cast<std::size_t>(bytes));
-              }});
+      replay_ids(b, r.ids);
       ops::route_again(b, "weights", c.router, r);
     } else {
       ops::route(b, "route", c.router, correction_bias_ != nullptr ? correction_bias_->weight : Buffer{}, r);
     }
+    if (m_->recorded_ids.valid()) record_ids(b, rows, r.ids);
     const std::string layer = "router.layer" + std::to_string(block_);
     m_->observe(b, layer + ".logits", r.logits, rows);
     m_->observe(b, layer + ".topk_idx", r.ids, rows);
@@ -137,6 +157,8 @@ void MoeLayer::router_backward(Builder& b, const ops::Batch& batch, Buffer drow_
   ops::route_backward(b, "backward", c.router, routes_, dweights, dlogits);
   for (std::size_t i = 0; i < m_->options.aux_losses.size(); ++i) {
     ops::AuxLoss aux = m_->options.aux_losses[i];
+    const std::int64_t depth = std::max<std::int64_t>(0, block_ - m_->config->num_layers + 1);
+    aux.scale_index += depth * ops::kNumScales;  // MTP modules see fewer tokens and documents
     if (aux.kind == kernels::AuxLossKind::joined) {
       if (block_ >= m_->config->num_layers) continue;  // the loss joins the main layers
       aux.joined_counts = m_->joined_counts;

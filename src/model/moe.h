@@ -29,6 +29,8 @@ class MoeLayer {
  private:
   Buffer in_fp32(Builder& b, const ops::Rows& rows, Buffer x) const;
   void choose_experts(Builder& b, const ops::Batch& batch, Buffer x, Pass pass);
+  void replay_ids(Builder& b, Buffer ids) const;
+  void record_ids(Builder& b, const ops::Rows& tokens, Buffer ids) const;
   void router_backward(Builder& b, const ops::Batch& batch, Buffer drow_weights, Buffer dx);
 
   const ModelContext* m_ = nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // operand.h: how an op names what it works on: columns of a buffer, a run-time number of rows, the batch of a microbatch.
 // Shapes      Cols: columns [first, first + num) of a buffer; Batch: ids, labels, positions [T] int32, doc_offsets [T + 1] int32,
-//             counts int64 [kNumCounts], aux_scale double [2]
+//             counts int64 [kNumCounts], aux_scale double [1 + MTP depths, kNumScales]
 // Invariants  tokens of a batch are packed: rows [0, num_tokens) are real, cut into documents by doc_offsets
 // Memory      nothing here owns memory; an Operand resolves to a view when the op runs
 #pragma once
@@ -45,8 +45,8 @@ struct Rows {
   std::int64_t max_rows() const { return capacity * multiplier; }
 };
 
-constexpr std::int64_t kNumTokens = 0, kNumDocuments = 1, kNumTrained = 2, kNumCounts = 4;
-constexpr std::int64_t kAuxScale = 0, kZScale = 1;
+constexpr std::int64_t kNumTokens = 0, kNumDocuments = 1, kNumTrained = 2, kNumCounts = 3;
+constexpr std::int64_t kAuxScale = 0, kZScale = 1, kNumScales = 2;
 
 struct Batch {
   Buffer ids, labels, positions, doc_offsets, counts, aux_scale;

@@ -101,9 +101,28 @@ StepOptions step_options(const RunConfig& c, const ModelConfig& model) {
   if (c.given("optimizer.decay_exempt")) {
     o.decays = [c](const ParameterSpec& spec) { return decays(c, spec.name); };
   }
-  o.replay_routes = c.debug.router_kind() == RouterDebug::replay;
+  const RouterDebug router = c.debug.router_kind();
+  o.record_routes = router == RouterDebug::record;
+  o.replay_routes = !o.record_routes && router != RouterDebug::none;
   return o;
 }
+
+namespace {
+
+// debug.router, the trainer's part of it.
+void set_routes(TrainerOptions& o, const RunConfig& config, const ModelConfig& model) {
+  const RouterDebug router = config.debug.router_kind();
+  if (router == RouterDebug::none) return;
+  if (num_moe_blocks(model) == 0) {
+    fail(ErrorKind::config, "debug.router = \"{}\": the model has no MoE layer", config.debug.router);
+  }
+  if (router == RouterDebug::record) o.record_path = config.debug.router_file();
+  if (router == RouterDebug::replay) o.replay_path = config.debug.router_file();
+  if (router == RouterDebug::balanced) o.forced_routes = moe::ForcedPattern::balanced;
+  if (router == RouterDebug::all_to_one) o.forced_routes = moe::ForcedPattern::all_to_one;
+}
+
+}  // namespace
 
 RunSetup setup_model(const RunConfig& config, const Target& target) {
   RunSetup s;
@@ -122,9 +141,9 @@ RunSetup setup_model(const RunConfig& config, const Target& target) {
   o.init_seed = static_cast<std::uint64_t>(config.model.seed);
   o.shuffle = config.data.shuffle;
   o.pack = config.train.packing == Packing::documents;
-  o.beta1 = static_cast<float>(config.optimizer.beta1);
-  o.beta2 = static_cast<float>(config.optimizer.beta2);
-  o.eps = static_cast<float>(config.optimizer.eps);
+  o.beta1 = config.optimizer.beta1;
+  o.beta2 = config.optimizer.beta2;
+  o.eps = config.optimizer.eps;
   o.mtp_lambda = config.train.mtp_lambda;
   o.on_nonfinite = config.train.on_nonfinite;
   o.max_bad_steps = config.train.max_bad_steps;
@@ -135,6 +154,7 @@ RunSetup setup_model(const RunConfig& config, const Target& target) {
   o.checkpoint_dir = config.checkpoint_dir();
   o.config_text = s.config_text;
   if (!config.tokenizer_path.empty()) o.tokenizer_paths = {config.tokenizer_path};
+  set_routes(o, config, s.model);
   if (config.train.seq_len > s.model.max_positions) {
     s.notices.push_back(fmt::format("train.seq_len = {} exceeds max_position_embeddings = {} of the model",
                                     config.train.seq_len, s.model.max_positions));

@@ -22,7 +22,7 @@ StepBuffers make_buffers(BufferTable& table, const ModelConfig& c, const StepOpt
   s.positions = add("input.positions", DType::i32, m, t, Role::input);
   s.doc_offsets = add("input.doc_offsets", DType::i32, m, t + 1, Role::input);
   s.counts = add("input.counts", DType::i64, m, ops::kNumCounts, Role::input);
-  s.aux_scale = add("input.aux_scale", DType::f64, m, 2, Role::input);
+  s.aux_scale = add("input.aux_scale", DType::f64, m, (1 + c.num_mtp) * ops::kNumScales, Role::input);
   s.scalars = add("input.adamw", DType::f32,
                   static_cast<std::int64_t>(sizeof(kernels::AdamWScalars) / sizeof(float)), 1, Role::input);
   s.grad_scales = add("input.grad_scales", DType::f32, 1 + c.num_mtp, 1, Role::input);
@@ -40,6 +40,8 @@ StepBuffers make_buffers(BufferTable& table, const ModelConfig& c, const StepOpt
   s.rope_table = add("rope.table", DType::f32, o.max_positions, c.attention.rope.rotary_dim, Role::input);
   if (o.replay_routes)
     s.replay_ids = add("input.replay_ids", DType::i32, moe * m * t, c.moe.top_k, Role::input);
+  if (o.record_routes)
+    s.recorded_ids = add("statistic.recorded_ids", DType::i32, moe * m * t, c.moe.top_k, Role::statistic);
   return s;
 }
 
@@ -166,6 +168,7 @@ class StepBuilder {
     m.joined_counts = training ? p_.buffers.joined_counts : Buffer{};
     m.aux_loss_index = 1 + p_.config.num_mtp;
     m.replay_ids = p_.buffers.replay_ids;
+    if (training) m.recorded_ids = p_.buffers.recorded_ids;
     m.observer = observer_;
     return m;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // step_program.h: builds the programs of a training run: one optimizer step over M microbatches, and one evaluation batch.
-// Shapes      inputs of a step: ids, labels, positions [M, T] int32, doc_offsets [M, T + 1] int32, counts [M, 4] int64,
-//             aux_scale [M, 2] double; T = micro_batch * seq_len packed tokens
+// Shapes      inputs of a step: ids, labels, positions [M, T] int32, doc_offsets [M, T + 1] int32, counts [M, 3] int64,
+//             aux_scale [M, 1 + MTP depths, 2] double; T = micro_batch * seq_len packed tokens
 // Invariants  microbatches are first / middle (a Repeat of M - 2) / last, so the length of the program does not depend on M
 // Memory      buffers only; eval shares the inputs and, in the arena, the transients' space
 #pragma once
@@ -29,7 +29,8 @@ struct StepOptions {
   float weight_decay = 0.0F;
   // Which parameters decay; empty: those whose spec says so (matrices).
   std::function<bool(const ParameterSpec&)> decays;
-  bool replay_routes = false;
+  bool replay_routes = false;  // expert ids come from replay_ids
+  bool record_routes = false;  // expert ids are kept in recorded_ids
 };
 
 // The persistent buffers that are neither parameters nor states.
@@ -45,6 +46,8 @@ struct StepBuffers {
   Buffer verdict;        // ops::StepVerdict
   Buffer rope_table;     // fp32 [max_positions, rotary_dim]
   Buffer replay_ids;     // int32 [moe blocks * M * T, K]; invalid without replay
+  Buffer
+      recorded_ids;  // the same, of the last step, -1 in rows without a token; invalid unless they are recorded
 };
 
 struct TrainingPrograms {

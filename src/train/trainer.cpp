@@ -42,6 +42,32 @@ Trainer::Trainer(const ModelConfig& model, const TrainerOptions& options, const 
   }
   fill_rope_table(model.attention.rope, options.step.max_positions,
                   launch_.data<float>(programs_.buffers.rope_table));
+  set_up_routes();
+}
+
+// What debug.router asks for. A recording begins with run(): until then nothing is known to go well.
+void Trainer::set_up_routes() {
+  if (options_.replay_path.empty() && !options_.forced_routes) return;
+  PLANALTO_CHECK(programs_.buffers.replay_ids.valid(), "routes are given, but step.replay_routes is off");
+  const MoeConfig& c = programs_.config.moe;
+  if (options_.forced_routes) {
+    moe::forced_ids(*options_.forced_routes, c.num_experts, c.top_k, route_ids(programs_.buffers.replay_ids));
+  } else {
+    route_replay_ = std::make_unique<RouteReplay>(options_.replay_path, route_shape());
+  }
+}
+
+RouteShape Trainer::route_shape() const {
+  const MoeConfig& c = programs_.config.moe;
+  return {.moe_blocks = num_moe_blocks(programs_.config),
+          .microbatches = options_.step.num_microbatches,
+          .tokens = options_.step.max_tokens,
+          .top_k = c.top_k,
+          .num_experts = c.num_experts};
+}
+
+std::span<std::int32_t> Trainer::route_ids(Buffer ids) const {
+  return {launch_.data<std::int32_t>(ids), static_cast<std::size_t>(route_shape().ids())};
 }
 
 void Trainer::start_from_random(double initializer_range) {
@@ -110,13 +136,11 @@ void Trainer::fill_inputs() {
   step_tokens_ = step_trained_ = 0;
   step_pairs_ = 0.0;
   std::fill(mtp_trained_.begin(), mtp_trained_.end(), 0);
-  std::int64_t documents = 0;
   for (std::int64_t m = 0; m < options_.step.num_microbatches; ++m) {
     const MicrobatchView v = microbatch(m);
     batcher_.fill(v);
     step_tokens_ += v.counts[ops::kNumTokens];
     step_trained_ += v.counts[ops::kNumTrained];
-    documents += v.counts[ops::kNumDocuments];
     for (std::int64_t d = 0; d < v.counts[ops::kNumDocuments]; ++d) {
       const double n = v.doc_offsets[d + 1] - v.doc_offsets[d];
       step_pairs_ += n * (n + 1) / 2;
@@ -125,11 +149,11 @@ void Trainer::fill_inputs() {
       mtp_trained_[d] += count_mtp_labels(v, static_cast<std::int64_t>(d));
   }
   *launch_.data<std::int64_t>(s.trained) = step_trained_;
-  fill_scales(documents);
+  fill_scales();
 }
 
 // One division for the whole step: every microbatch's gradient is scaled by the labels (documents, tokens) of all.
-void Trainer::fill_scales(std::int64_t documents) {
+void Trainer::fill_scales() {
   const StepBuffers& s = programs_.buffers;
   float* scales = launch_.data<float>(s.grad_scales);
   scales[0] = static_cast<float>(1.0 / static_cast<double>(std::max<std::int64_t>(step_trained_, 1)));
@@ -138,34 +162,58 @@ void Trainer::fill_scales(std::int64_t documents) {
     scales[d + 1] = static_cast<float>(
         options_.mtp_lambda / (depths * static_cast<double>(std::max<std::int64_t>(mtp_trained_[d], 1))));
   }
-  double* aux = launch_.data<double>(s.aux_scale);
-  const bool by_document =
-      std::any_of(options_.step.aux_losses.begin(), options_.step.aux_losses.end(),
-                  [](const ops::AuxLoss& a) { return a.kind == kernels::AuxLossKind::sequence; });
-  for (std::int64_t m = 0; m < options_.step.num_microbatches; ++m) {
-    const MicrobatchView v = microbatch(m);
-    aux[2 * m + ops::kAuxScale] =
-        by_document ? static_cast<double>(v.counts[ops::kNumDocuments]) / static_cast<double>(documents)
-                    : 1.0 / static_cast<double>(options_.step.num_microbatches);
-    aux[2 * m + ops::kZScale] = static_cast<double>(v.counts[ops::kNumTokens]) /
-                                static_cast<double>(std::max<std::int64_t>(step_tokens_, 1));
-  }
+  fill_aux_scales();
   const auto update = static_cast<double>(state_.updates + 1);
   *launch_.data<kernels::AdamWScalars>(s.scalars) = {
-      .learning_rate = static_cast<float>(options_.schedule.at(state_.updates + 1)),
+      .learning_rate = options_.schedule.at(state_.updates + 1),
       .beta1 = options_.beta1,
       .beta2 = options_.beta2,
       .eps = options_.eps,
-      .correction1 = static_cast<float>(1.0 - std::pow(static_cast<double>(options_.beta1), update)),
-      .correction2 = static_cast<float>(1.0 - std::pow(static_cast<double>(options_.beta2), update))};
+      .correction1 = 1.0 - std::pow(options_.beta1, update),
+      .correction2 = 1.0 - std::pow(options_.beta2, update)};
+}
+
+// The share that a microbatch has of the step's documents and tokens: of the main layers, then of each MTP depth, where every
+// document is one row shorter than at the depth before.
+void Trainer::fill_aux_scales() {
+  const bool by_document =
+      std::any_of(options_.step.aux_losses.begin(), options_.step.aux_losses.end(),
+                  [](const ops::AuxLoss& a) { return a.kind == kernels::AuxLossKind::sequence; });
+  const std::int64_t num_m = options_.step.num_microbatches;
+  const std::int64_t depths = 1 + static_cast<std::int64_t>(mtp_trained_.size());
+  double* aux = launch_.data<double>(programs_.buffers.aux_scale);
+  for (std::int64_t depth = 0; depth < depths; ++depth) {
+    double documents = 0.0, tokens = 0.0;
+    for (std::int64_t m = 0; m < num_m; ++m) {
+      double* scales = aux + (m * depths + depth) * ops::kNumScales;
+      scales[ops::kAuxScale] = scales[ops::kZScale] = 0.0;
+      const MicrobatchView v = microbatch(m);
+      for (std::int64_t d = 0; d < v.counts[ops::kNumDocuments]; ++d) {
+        const std::int64_t rows = v.doc_offsets[d + 1] - v.doc_offsets[d] - depth;
+        if (rows <= 0) continue;
+        scales[ops::kAuxScale] += 1.0;
+        scales[ops::kZScale] += static_cast<double>(rows);
+      }
+      documents += scales[ops::kAuxScale];
+      tokens += scales[ops::kZScale];
+    }
+    for (std::int64_t m = 0; m < num_m; ++m) {
+      double* scales = aux + (m * depths + depth) * ops::kNumScales;
+      scales[ops::kAuxScale] =
+          by_document ? scales[ops::kAuxScale] / std::max(documents, 1.0) : 1.0 / static_cast<double>(num_m);
+      scales[ops::kZScale] /= std::max(tokens, 1.0);
+    }
+  }
 }
 
 // True when the step changed the parameters.
 bool Trainer::take_step() {
   fill_inputs();
+  if (route_replay_) route_replay_->read(state_.step + 1, route_ids(programs_.buffers.replay_ids));
   launch_.run(programs_.step);
   const auto& verdict = *launch_.data<ops::StepVerdict>(programs_.buffers.verdict);
   ++state_.step;
+  if (route_recorder_) route_recorder_->add(state_.step, route_ids(programs_.buffers.recorded_ids));
   state_.cursor = batcher_.cursor();
   state_.tokens += step_tokens_;
   if (verdict.skip != 0) {
@@ -179,6 +227,24 @@ bool Trainer::take_step() {
   return true;
 }
 
+// Where it came from, as far as the step left traces: a weight that is not finite itself; else, when the loss is finite, the
+// gradient that went bad first, which is the last in the order of the forward pass.
+std::string Trainer::nonfinite_place(const ops::StepVerdict& verdict) const {
+  for (const Parameter& p : programs_.parameters.all()) {
+    const Buffer values = p.master.valid() ? p.master : p.weight;
+    const auto* w = launch_.data<float>(values);
+    const auto* bad = std::find_if(w, w + p.spec.elements(), [](float x) { return !std::isfinite(x); });
+    if (bad != w + p.spec.elements())
+      return fmt::format("the weight {} is not finite ({} at element {})", p.spec.name, *bad, bad - w);
+  }
+  if (verdict.bad_loss != 0) return "the loss is not finite";
+  const auto* sums = launch_.data<double>(programs_.buffers.square_sums);
+  std::size_t last = static_cast<std::size_t>(verdict.bad_gradient);
+  for (std::size_t i = last; i < programs_.square_sum_names.size(); ++i)
+    last = std::isfinite(sums[i]) ? last : i;
+  return fmt::format("the gradient of {} is not finite", programs_.square_sum_names[last]);
+}
+
 void Trainer::judge_skip(const ops::StepVerdict& verdict) {
   ++state_.skipped;
   if (verdict.bad_gradient < 0 && verdict.bad_loss == 0) {
@@ -186,10 +252,7 @@ void Trainer::judge_skip(const ops::StepVerdict& verdict) {
     return;
   }
   ++state_.skipped_in_row;
-  skip_reason_ = verdict.bad_gradient >= 0
-                     ? fmt::format("the gradient of {} is not finite",
-                                   programs_.square_sum_names[static_cast<std::size_t>(verdict.bad_gradient)])
-                     : std::string("the loss is not finite");
+  skip_reason_ = nonfinite_place(verdict);
   if (options_.on_nonfinite == NonFinite::stop) {
     fail(ErrorKind::data, "step {}: {}; no parameter was changed (train.on_nonfinite = \"skip\" would go on)",
          state_.step, skip_reason_);
@@ -201,6 +264,8 @@ void Trainer::judge_skip(const ops::StepVerdict& verdict) {
 }
 
 StopReason Trainer::run() {
+  if (!options_.record_path.empty())
+    route_recorder_ = std::make_unique<RouteRecorder>(options_.record_path, route_shape());
   if (state_.step == 0 && options_.eval_every > 0 && eval_batcher_) observer_.on_eval(evaluate());
   while (state_.step < options_.steps) {
     const double start = now_seconds();
@@ -217,8 +282,12 @@ StopReason Trainer::run() {
         (last || stop || (options_.save_every > 0 && state_.step % options_.save_every == 0))) {
       save();
     }
-    if (stop && !last) return StopReason::requested;
+    if (stop && !last) {
+      if (route_recorder_) route_recorder_->commit();
+      return StopReason::requested;
+    }
   }
+  if (route_recorder_) route_recorder_->commit();
   return StopReason::finished;
 }
 
@@ -304,7 +373,7 @@ StepReport Trainer::report(double seconds) const {
   for (std::size_t i = 0; i < options_.step.aux_losses.size(); ++i)
     r.aux_loss += sums[1 + mtp_trained_.size() + i];
   r.grad_norm = verdict.grad_norm;
-  r.learning_rate = static_cast<double>(launch_.data<kernels::AdamWScalars>(s.scalars)->learning_rate);
+  r.learning_rate = launch_.data<kernels::AdamWScalars>(s.scalars)->learning_rate;
   r.skipped = verdict.skip != 0;
   r.skip_reason = skip_reason_;
   r.positions = options_.step.num_microbatches * options_.step.max_tokens;

@@ -11,12 +11,16 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "moe/forced_routes.h"
 #include "runtime/launch.h"
 #include "train/batcher.h"
 #include "train/checkpoint.h"
+#include "train/route_file.h"
 #include "train/run_config.h"
 #include "train/schedule.h"
 #include "train/step_program.h"
@@ -33,7 +37,7 @@ struct TrainerOptions {
   std::uint64_t seed = 0;
   std::uint64_t init_seed = 0;  // of random weights
   bool shuffle = true, pack = true;
-  float beta1 = 0.9F, beta2 = 0.95F, eps = 1e-8F;
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double mtp_lambda = 0.3;
   NonFinite on_nonfinite = NonFinite::stop;
   std::int64_t max_bad_steps = 10;
@@ -43,7 +47,9 @@ struct TrainerOptions {
   std::string config_text;
   std::vector<std::string> tokenizer_paths;
   std::uint64_t tokenizer_hash = 0, data_hash = 0;
-  bool record_routes = false;
+  // debug.router, at most one; the first needs step.record_routes, the others step.replay_routes.
+  std::string record_path, replay_path;
+  std::optional<moe::ForcedPattern> forced_routes;
 };
 
 // How the routes of one MoE layer fell in a step.
@@ -108,15 +114,19 @@ class Trainer {
   const TrainState& state() const { return state_; }
   const TrainingPrograms& programs() const { return programs_; }
   const Launch& launch() const { return launch_; }
-  // Expert ids of the last step, [moe blocks][microbatches * T][K], when record_routes.
   CheckpointSource checkpoint_source() const;
 
  private:
   MicrobatchView microbatch(std::int64_t m) const;
   void fill_inputs();
-  void fill_scales(std::int64_t documents);
+  void set_up_routes();
+  RouteShape route_shape() const;
+  std::span<std::int32_t> route_ids(Buffer ids) const;
+  void fill_scales();
+  void fill_aux_scales();
   bool take_step();
   void judge_skip(const ops::StepVerdict& verdict);
+  std::string nonfinite_place(const ops::StepVerdict& verdict) const;
   StepReport report(double seconds) const;
   LayerBalance balance(std::int64_t block, std::int64_t moe_idx) const;
   double model_flops() const;
@@ -128,6 +138,8 @@ class Trainer {
   Launch launch_;
   Batcher batcher_;
   std::unique_ptr<Batcher> eval_batcher_;
+  std::unique_ptr<RouteRecorder> route_recorder_;
+  std::unique_ptr<RouteReplay> route_replay_;
   TrainState state_;
   std::atomic<bool> stop_{false};
   // Of the step in progress.

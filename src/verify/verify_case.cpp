@@ -112,7 +112,7 @@ void CaseRun::set_batch(const std::vector<std::int64_t>& ids, const std::vector<
   v.counts[ops::kNumTrained] = trained_;
   const StepBuffers& s = programs_.buffers;
   *launch_.data<std::int64_t>(s.trained) = trained_;
-  launch_.data<double>(s.aux_scale)[0] = launch_.data<double>(s.aux_scale)[1] = 1.0;
+  std::fill_n(launch_.data<double>(s.aux_scale), (1 + config_.num_mtp) * ops::kNumScales, 1.0);
   float* scales = launch_.data<float>(s.grad_scales);
   scales[0] = static_cast<float>(1.0 / static_cast<double>(trained_));
   mtp_trained_.clear();

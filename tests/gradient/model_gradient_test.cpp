@@ -78,7 +78,7 @@ class ModelRun {
     auto* scales = launch_.data<float>(s.grad_scales);
     for (std::int64_t i = 0; i <= config_.num_mtp; ++i) scales[i] = static_cast<float>(weight_of_loss(i));
     *launch_.data<kernels::AdamWScalars>(s.scalars) = {};  // learning rate 0
-    launch_.data<double>(s.aux_scale)[0] = launch_.data<double>(s.aux_scale)[1] = 1.0;
+    std::fill_n(launch_.data<double>(s.aux_scale), programs_.table[s.aux_scale].elements(), 1.0);
   }
 
   double weight_of_loss(std::int64_t i) const { return i == 0 ? 1.0 / 15.0 : 0.5 / 12.0; }
