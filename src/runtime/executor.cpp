@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "runtime/nonfinite.h"
+
 namespace planalto {
 
 namespace {
@@ -304,6 +306,10 @@ std::span<const OpTime> Executor::op_times(int program, int op) const {
   if (p.times_offsets.empty()) return {};
   const std::size_t first = p.times_offsets[at(op)];
   return std::span(p.times).subspan(first, p.times_offsets[at(op) + 1] - first);
+}
+
+std::string Executor::first_nonfinite(int program) {
+  return planalto::first_nonfinite(table_, prepared_[at(program)]->program, plan_, base_, exec_[0]);
 }
 
 MemoryReport Executor::memory_report() const {

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -62,6 +63,8 @@ class Executor {
   // Of the last run, by iteration; iterations past kTimedIterations are not kept. Empty without time_ops.
   static constexpr std::int64_t kTimedIterations = 64;
   std::span<const OpTime> op_times(int program, int op) const;
+  // Runs a program once more and names the first value that is not finite; see runtime/nonfinite.h.
+  std::string first_nonfinite(int program);
   // Over all runs so far. Needs options.measure.
   MemoryReport memory_report() const;
 

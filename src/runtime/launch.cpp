@@ -26,10 +26,18 @@ Launch::Launch(const BufferTable& table, std::vector<const Program*> programs, c
       context_{&pool_, &kernels::kernel_table(options.target.isa)},
       executor_(table, plan_, programs_, context_, options.executor) {}
 
-void Launch::run(const Program& program) {
+int Launch::index_of(const Program& program) const {
   const auto it = std::find(programs_.begin(), programs_.end(), &program);
   PLANALTO_CHECK(it != programs_.end(), "program {} was not launched", program.name);
-  executor_.run(static_cast<int>(it - programs_.begin()));
+  return static_cast<int>(it - programs_.begin());
+}
+
+void Launch::run(const Program& program) {
+  executor_.run(index_of(program));
+}
+
+std::string Launch::first_nonfinite(const Program& program) {
+  return executor_.first_nonfinite(index_of(program));
 }
 
 }  // namespace planalto

@@ -24,6 +24,7 @@ class Launch {
   Launch(const BufferTable& table, std::vector<const Program*> programs, const LaunchOptions& options);
 
   void run(const Program& program);
+  std::string first_nonfinite(const Program& program);  // see runtime/nonfinite.h
   template <class T>
   T* data(Buffer b) const {
     return executor_.data<T>(b);
@@ -37,6 +38,8 @@ class Launch {
   const ExecContext& context() const { return context_; }
 
  private:
+  int index_of(const Program& program) const;
+
   std::vector<const Program*> programs_;
   MemoryPlan plan_;
   ThreadPool pool_;

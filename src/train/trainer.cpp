@@ -227,22 +227,21 @@ bool Trainer::take_step() {
   return true;
 }
 
-// Where it came from, as far as the step left traces: a weight that is not finite itself; else, when the loss is finite, the
-// gradient that went bad first, which is the last in the order of the forward pass.
-std::string Trainer::nonfinite_place(const ops::StepVerdict& verdict) const {
+// Where it came from: a weight that is not finite itself; else the first op of the step, run once more, that wrote such a value.
+std::string Trainer::nonfinite_place(const ops::StepVerdict& verdict) {
   for (const Parameter& p : programs_.parameters.all()) {
-    const Buffer values = p.master.valid() ? p.master : p.weight;
-    const auto* w = launch_.data<float>(values);
+    const auto* w = launch_.data<float>(p.master.valid() ? p.master : p.weight);
     const auto* bad = std::find_if(w, w + p.spec.elements(), [](float x) { return !std::isfinite(x); });
     if (bad != w + p.spec.elements())
       return fmt::format("the weight {} is not finite ({} at element {})", p.spec.name, *bad, bad - w);
   }
-  if (verdict.bad_loss != 0) return "the loss is not finite";
-  const auto* sums = launch_.data<double>(programs_.buffers.square_sums);
-  std::size_t last = static_cast<std::size_t>(verdict.bad_gradient);
-  for (std::size_t i = last; i < programs_.square_sum_names.size(); ++i)
-    last = std::isfinite(sums[i]) ? last : i;
-  return fmt::format("the gradient of {} is not finite", programs_.square_sum_names[last]);
+  const std::string what =
+      verdict.bad_loss != 0
+          ? std::string("the loss is not finite")
+          : fmt::format("the gradient of {} is not finite",
+                        programs_.square_sum_names[static_cast<std::size_t>(verdict.bad_gradient)]);
+  const std::string first = launch_.first_nonfinite(programs_.step);
+  return first.empty() ? what : what + "; first, " + first;
 }
 
 void Trainer::judge_skip(const ops::StepVerdict& verdict) {

@@ -126,7 +126,7 @@ class Trainer {
   void fill_aux_scales();
   bool take_step();
   void judge_skip(const ops::StepVerdict& verdict);
-  std::string nonfinite_place(const ops::StepVerdict& verdict) const;
+  std::string nonfinite_place(const ops::StepVerdict& verdict);
   StepReport report(double seconds) const;
   LayerBalance balance(std::int64_t block, std::int64_t moe_idx) const;
   double model_flops() const;

@@ -133,6 +133,32 @@ TEST(BadSteps, C008TheWeightThatIsNotFiniteIsNamed) {
   }
 }
 
+// All weights are finite; the sums of one layer are not.
+TEST(BadSteps, C008TheLayerAndTheOpThatOverflowAreNamed) {
+  const ModelConfig model = tiny_model("glm4_moe");
+  const MemoryTokens data = eight_documents({});
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    TrainerOptions options = tiny_options(
+        model, {.num_microbatches = 4, .precision = precision, .steps = 2, .shuffle = false, .pack = false});
+    options.on_nonfinite = NonFinite::skip;
+    Recorder recorder;
+    Trainer trainer(model, options, data, nullptr, recorder);
+    trainer.start_from_random(0.05);
+    const Parameter& down = trainer.programs().parameters.at("layers.1.experts.down");
+    for (std::int64_t i = 0; i < down.spec.elements(); ++i) {
+      if (precision == Precision::fp32) trainer.launch().data<float>(down.weight)[i] = 3e38F;
+      if (precision == Precision::bf16) trainer.launch().data<bf16>(down.weight)[i] = to_bf16(3e38F);
+    }
+    const auto before = testing::training_state(trainer);
+    trainer.run();
+    EXPECT_EQ(testing::training_state(trainer), before);
+    for (const StepReport& step : recorder.steps) {
+      EXPECT_TRUE(step.skipped);
+      EXPECT_THAT(step.skip_reason, HasSubstr("op first.layers.1.experts.down wrote"));
+    }
+  }
+}
+
 TEST(Optimizer, C051TheLearningRateDoesNotSeeMicrobatches) {
   const ModelConfig model = tiny_model("glm4_moe");
   const auto data = testing::random_documents(std::vector<std::int64_t>(8, 8));
