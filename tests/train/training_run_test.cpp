@@ -8,8 +8,10 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/isa.h"
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
+#include "train/setup.h"
 #include "train/tiny_training.h"
 
 namespace planalto {
@@ -287,7 +289,67 @@ TEST(Balance, C100DeadExpertsAreSeen) {
   }
 }
 
+// The bias moves by the rate towards an even load, each step by the sign of what that step counted.
+TEST(Balance, C014TheBiasFollowsTheCountsOfEachStep) {
+  class Follower final : public TrainerObserver {
+   public:
+    void on_step(const StepReport&) override {
+      const auto* totals = trainer->launch().data<std::int64_t>(trainer->programs().buffers.route_totals);
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        std::int64_t sum = 0;
+        for (std::size_t e = 0; e < 8; ++e) sum += totals[i / 8 * 8 + e];
+        const std::int64_t above = 8 * totals[i] - sum;  // 8 times the distance from the mean
+        if (above != 0) expected[i] += above < 0 ? 0.01F : -0.01F;
+      }
+    }
+    Trainer* trainer = nullptr;
+    std::vector<float> expected = std::vector<float>(16, 0.0F);
+  } follower;
+  const ModelConfig model = tiny_model("glm4_moe");
+  const auto data = testing::random_lengths(30);
+  Trainer trainer(model, tiny_options(model, {.num_microbatches = 3, .steps = 20}), data, nullptr, follower);
+  follower.trainer = &trainer;
+  trainer.start_from_random(0.05);
+  trainer.run();
+  for (std::size_t layer = 0; layer < 2; ++layer) {
+    const float* bias = weight_of(trainer, "layers." + std::to_string(layer) + ".router.correction_bias");
+    for (std::size_t e = 0; e < 8; ++e)
+      EXPECT_EQ(bias[e], follower.expected[layer * 8 + e]) << layer << " " << e;
+  }
+}
+
 // debug.router
+
+TEST(RouterDebug, TheSettingReachesTheTrainer) {
+  const std::string text = R"([model]
+model_type = "qwen3_moe"
+hidden_size = 64
+num_hidden_layers = 2
+vocab_size = 512
+num_attention_heads = 4
+num_key_value_heads = 2
+head_dim = 16
+intermediate_size = 96
+num_experts = 8
+num_experts_per_tok = 2
+moe_intermediate_size = 96
+[train]
+seq_len = 32
+)";
+  const auto options = [&](const std::string& router) {
+    const RunConfig config = parse_run_config(text, "run.toml", {"debug.router=" + router}, {.data = false});
+    return setup_model(config, {.isa = kernels::choose_isa().isa, .num_threads = 1}).options;
+  };
+  const TrainerOptions none = options("none"), record = options("record:a/b"), replay = options("replay:c");
+  EXPECT_FALSE(none.step.record_routes || none.step.replay_routes);
+  EXPECT_TRUE(record.step.record_routes && !record.step.replay_routes);
+  EXPECT_EQ(record.record_path, "a/b");
+  EXPECT_TRUE(replay.step.replay_routes && !replay.step.record_routes);
+  EXPECT_EQ(replay.replay_path, "c");
+  EXPECT_EQ(options("balanced").forced_routes, moe::ForcedPattern::balanced);
+  EXPECT_EQ(options("all_to_one").forced_routes, moe::ForcedPattern::all_to_one);
+  EXPECT_TRUE(options("all_to_one").step.replay_routes);
+}
 
 TEST(RouterDebug, ARecordingReplaysToTheSameBits) {
   for (const bool recompute : {false, true}) {
