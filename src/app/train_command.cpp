@@ -4,12 +4,16 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "app/commands.h"
 #include "base/error.h"
@@ -56,10 +60,11 @@ class SignalScope {
 // Progress on the terminal (one line, redrawn) or in a log (plain lines), and metrics.jsonl.
 class Reporter final : public TrainerObserver {
  public:
-  Reporter(const RunConfig& config, const std::string& metrics_path)
-      : metrics_(metrics_path), log_every_(config.train.log_every), terminal_(::isatty(STDOUT_FILENO) == 1) {
+  explicit Reporter(const RunConfig& config)
+      : log_every_(config.train.log_every), terminal_(::isatty(STDOUT_FILENO) == 1) {
     progress_.steps = config.train.steps;
   }
+  void open_metrics(const std::string& path) { metrics_.emplace(path); }
   // measure: the machine's multiply-add peak now. On a shared machine a first look may find it low.
   void set_peak(std::function<double()> measure) {
     measure_peak_ = std::move(measure);
@@ -73,7 +78,7 @@ class Reporter final : public TrainerObserver {
     progress_.seconds_per_step =
         progress_.seconds_per_step == 0.0 ? r.seconds : 0.9 * progress_.seconds_per_step + 0.1 * r.seconds;
     const bool logged = r.skipped || r.step == 1 || r.step % log_every_ == 0 || r.step == progress_.steps;
-    if (logged) metrics_.write(r);
+    if (logged) record(r);
     if (logged && r.model_flops > kDoubtfulShare * progress_.peak_flops * r.seconds) {
       progress_.peak_flops = std::max(progress_.peak_flops, measure_peak_());
     }
@@ -87,7 +92,7 @@ class Reporter final : public TrainerObserver {
     std::fflush(stdout);
   }
   void on_eval(const EvalReport& r) override {
-    metrics_.write(r);
+    record(r);
     say(fmt::format("step {} | held-out loss {:.4f} ({} labels, {:.1f} s)", r.step, r.loss, r.labels,
                     r.seconds));
     last_eval_ = r;
@@ -97,6 +102,7 @@ class Reporter final : public TrainerObserver {
     saving = false;
     say(fmt::format("saved {} ({:.1f} s)", path, seconds));
   }
+  void on_save_failed(const std::string&) override { saving = false; }
   void on_notice(const std::string& text) override { say("notice: " + text); }
   const std::optional<EvalReport>& last_eval() const { return last_eval_; }
 
@@ -122,7 +128,20 @@ class Reporter final : public TrainerObserver {
     }
   }
 
-  MetricsFile metrics_;
+  // A full disk costs lines of the metrics, not the run.
+  template <class Report>
+  void record(const Report& r) {
+    if (!metrics_) return;
+    try {
+      metrics_->write(r);
+    } catch (const Error& e) {
+      if (!std::exchange(metrics_failed_, true))
+        say(fmt::format("notice: lines of metrics are lost: {}", e.what()));
+    }
+  }
+
+  std::optional<MetricsFile> metrics_;
+  bool metrics_failed_ = false;
   std::int64_t log_every_;
   bool terminal_;
   ProgressContext progress_;
@@ -137,34 +156,71 @@ struct TrainArguments {
   bool print_config = false, config_reference = false;
 };
 
-// The checkpoint to continue, or none; refuses what was asked for and is not there.
-std::optional<std::string> resume_path(const TrainArguments& a, const RunConfig& config) {
-  const std::string dir = config.checkpoint_dir();
-  const bool automatic = a.resume.empty() && config.checkpoint.resume == Resume::automatic;
-  if (a.resume.empty() && !automatic) return std::nullopt;
-  if (!automatic && a.resume != "latest") {
-    if (!is_folder(a.resume))
-      fail(ErrorKind::config, "--resume {}: there is no such folder; legal: latest, or a checkpoint folder",
-           a.resume);
-    return a.resume;
-  }
-  const std::vector<CheckpointInfo> found = list_checkpoints(dir);
-  if (!found.empty()) return found.back().path;
-  if (automatic) return std::nullopt;
-  fail(ErrorKind::config,
-       "--resume latest: {} holds no complete checkpoint (checkpoint.resume = \"auto\" would start afresh)",
-       dir);
-}
-
 // A fresh run in a folder that holds another run's checkpoints would mix the two and, in time, rotate them away.
 void refuse_foreign_checkpoints(const RunConfig& config) {
   const std::vector<CheckpointInfo> found = list_checkpoints(config.checkpoint_dir());
   if (found.empty()) return;
   fail(ErrorKind::config,
        "{} already holds checkpoints (the newest is of step {}): --resume latest continues them; for a new "
-       "run choose another "
-       "output.dir or checkpoint.dir, or remove them",
+       "run "
+       "choose another output.dir or checkpoint.dir, or remove them",
        config.checkpoint_dir(), found.back().step);
+}
+
+// An older checkpoint of this run's own folder: the newer ones would later be taken for its continuation.
+void refuse_newer_checkpoints(const RunConfig& config, const std::string& chosen) {
+  const std::vector<CheckpointInfo> found = list_checkpoints(config.checkpoint_dir());
+  for (const CheckpointInfo& c : found) {
+    std::error_code ignored;
+    if (!std::filesystem::equivalent(c.path, chosen, ignored) || c.step == found.back().step) continue;
+    fail(ErrorKind::config,
+         "--resume {}: {} is newer and would later be taken for what follows; remove it, or choose another "
+         "checkpoint.dir",
+         chosen, found.back().path);
+  }
+}
+
+// Where a run begins.
+struct StartChoice {
+  std::optional<std::string> checkpoint;
+  std::vector<std::string> notices;
+  bool by_name = false;
+};
+
+// Refuses what was asked for and is not there, before any data is read.
+StartChoice choose_start(const TrainArguments& a, const RunConfig& config) {
+  const std::string dir = config.checkpoint_dir();
+  const bool automatic = a.resume.empty() && config.checkpoint.resume == Resume::automatic;
+  if (a.resume.empty() && !automatic) {
+    refuse_foreign_checkpoints(config);
+    return {};
+  }
+  if (!automatic && a.resume != "latest") {
+    if (!is_folder(a.resume))
+      fail(ErrorKind::config, "--resume {}: there is no such folder; legal: latest, or a checkpoint folder",
+           a.resume);
+    return {a.resume, {}, true};
+  }
+  LatestCheckpoint latest = find_latest_checkpoint(dir);
+  if (latest.checkpoint) return {latest.checkpoint->path, std::move(latest.notices), false};
+  if (!latest.notices.empty()) {
+    std::string all;
+    for (const std::string& notice : latest.notices) all += "\n  " + notice;
+    fail(ErrorKind::data, "{} holds no checkpoint that is whole:{}", dir, all);
+  }
+  if (automatic) return {};
+  fail(ErrorKind::config,
+       "--resume latest: {} holds no complete checkpoint (checkpoint.resume = \"auto\" would start afresh)",
+       dir);
+}
+
+// A run that could not save is refused now, not at its first checkpoint.
+void require_checkpoint_room(const RunConfig& config, const ParameterSet& parameters) {
+  const std::string dir = config.checkpoint_dir();
+  make_folders(dir);
+  if (::access(dir.c_str(), W_OK | X_OK) != 0)
+    fail(ErrorKind::io, "checkpoint.dir: {} cannot be written: {}", dir, std::strerror(errno));
+  require_free_bytes(dir, checkpoint_bytes(parameters));
 }
 
 // What debug.measure_memory found: planned against written bytes.
@@ -193,7 +249,9 @@ void print_start(const RunSetup& s, const RunPlan& plan, const HardwareProfile& 
               static_cast<long long>(s.model.moe.num_experts), static_cast<long long>(s.model.moe.top_k));
   std::printf("data: %lld training tokens in %lld documents", static_cast<long long>(s.train->num_tokens()),
               static_cast<long long>(s.train->num_documents()));
+  if (s.data.split > 0) std::printf(" (%lld longer than a row: split)", static_cast<long long>(s.data.split));
   if (s.eval) std::printf(", %lld held out", static_cast<long long>(s.eval->num_tokens()));
+  std::printf("; the first document reads %s", sample_ids(*s.train).c_str());
   std::printf("\nmachine: %s, %s, %d threads (%s)\n", machine.name.c_str(), kernels::to_string(machine.isa),
               s.options.target.num_threads, machine.cores_source.c_str());
   std::printf("memory: plan %s of buffers + %s for the process, budget %s (%s)\n",
@@ -201,21 +259,32 @@ void print_start(const RunSetup& s, const RunPlan& plan, const HardwareProfile& 
               format_bytes(kProcessOverheadBytes).c_str(), format_bytes(budget).c_str(), source.c_str());
 }
 
-void start(Trainer& trainer, const TrainArguments& a, const RunSetup& s, Reporter& reporter) {
-  const std::optional<std::string> checkpoint = resume_path(a, s.config);
-  if (!checkpoint) refuse_foreign_checkpoints(s.config);
-  if (checkpoint) {
-    trainer.resume(*checkpoint);
-    reporter.say(fmt::format("resumed {} at step {}", *checkpoint, trainer.state().step));
-    return;
-  }
-  if (s.config.model.init == ModelInit::weights) {
+void start(Trainer& trainer, const StartChoice& choice, const RunSetup& s, Reporter& reporter) {
+  const std::string metrics = s.config.metrics_path();
+  for (const std::string& notice : choice.notices) reporter.on_notice(notice);
+  if (choice.checkpoint) {
+    trainer.resume(*choice.checkpoint);
+    if (choice.by_name) refuse_newer_checkpoints(s.config, *choice.checkpoint);
+    reporter.say(fmt::format("resumed {} at step {}", *choice.checkpoint, trainer.state().step));
+  } else if (s.config.model.init == ModelInit::weights) {
     trainer.start_from_weights(HfFolder::open(s.config.model.hf));
     reporter.say(fmt::format("started from the weights of {}; moments begin at 0", s.config.model.hf));
   } else {
     trainer.start_from_random(s.model.initializer_range);
-    reporter.say("started from random weights");
+    reporter.say(
+        s.config.checkpoint.resume == Resume::automatic
+            ? fmt::format("started from random weights: {} holds no checkpoint", s.config.checkpoint_dir())
+            : std::string("started from random weights"));
   }
+  // Lines of a run that left no checkpoint stand under another name, as nothing continues them.
+  if (choice.checkpoint) {
+    keep_metrics_until(metrics, trainer.state().step);
+  } else if (is_regular_file(metrics) && file_bytes(metrics) > 0) {
+    const std::string aside = metrics + ".previous";
+    if (std::rename(metrics.c_str(), aside.c_str()) == 0)
+      reporter.on_notice(fmt::format("{} of an earlier run is now {}", metrics, aside));
+  }
+  reporter.open_metrics(metrics);
 }
 
 int run_train(const TrainArguments& a) {
@@ -224,6 +293,7 @@ int run_train(const TrainArguments& a) {
     std::printf("%s", print_config(config).c_str());
     return 0;
   }
+  const StartChoice choice = choose_start(a, config);
   const HardwareProfile machine = detect_hardware();
   RunSetup setup = setup_model(config, machine.target(static_cast<int>(config.train.threads)));
   const RunPlan plan = make_run_plan(setup.model, setup.options.step, setup.options.target);
@@ -235,19 +305,20 @@ int run_train(const TrainArguments& a) {
          machine.memory_source, format_bytes(machine.memory_bytes));
   }
   require_budget(plan, plan_request(setup), budget, budget_source);
+  require_checkpoint_room(config, plan.programs->parameters);
   setup_data(setup);
-  Reporter reporter(config, config.metrics_path());
+  Reporter reporter(config);
   print_start(setup, plan, machine, budget, budget_source);
   for (const std::string& notice : setup.notices) reporter.on_notice(notice);
   Trainer trainer(setup.model, setup.options, *setup.train, setup.eval.get(), reporter);
-  start(trainer, a, setup, reporter);
+  start(trainer, choice, setup, reporter);
+  const SignalScope signals(trainer);
   const double unigram = setup.eval ? unigram_loss(*setup.train, *setup.eval, setup.model.vocab_size) : 0.0;
   if (setup.eval) reporter.say(fmt::format("a unigram model reaches a held-out loss of {:.4f}", unigram));
   reporter.set_peak([&] {
     return kernels::measure_multiply_add_peak(trainer.launch().context(),
                                               compute_dtype(config.train.precision));
   });
-  const SignalScope signals(trainer);
   const StopReason reason = trainer.run();
   if (reporter.last_eval() && setup.eval) {
     const double gain = unigram - reporter.last_eval()->loss;

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <bit>
 #include <cerrno>
+#include <chrono>
 #include <system_error>
 
 #include "base/error.h"
@@ -91,7 +92,9 @@ void sync_tree(const std::string& folder) {
 
 // A name beside `path` that no other process and no other object of this one uses.
 std::string temporary_beside(const std::string& path) {
-  static std::atomic<std::uint64_t> counter{0};
+  // Begins at the time: in a container a killed process and its successor often have the same pid.
+  static std::atomic<std::uint64_t> counter{static_cast<std::uint64_t>(
+      std::chrono::system_clock::now().time_since_epoch() / std::chrono::microseconds(1))};
   return join_path(parent_path(path), fmt::format("{}{}.{}.{}", kTemporaryPrefix, file_name(path), getpid(),
                                                   counter.fetch_add(1, std::memory_order_relaxed)));
 }

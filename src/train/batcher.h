@@ -27,6 +27,10 @@ class TokenSource {
                            std::int32_t* out) const {
     copy(document, first, n, out);
   }
+  // How many of a document's tokens are trained labels: all but the first.
+  virtual std::int64_t num_labels(std::int64_t document) const {
+    return document_length(document) > 0 ? document_length(document) - 1 : 0;
+  }
 };
 
 // Where in the data a run stands: the next token is at `offset` of piece number `piece` in the order of `epoch`.

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/left_behind.h"
 #include "formats/manifest.h"
 #include "formats/safetensors.h"
 
@@ -62,6 +63,10 @@ JsonObject identity_to_json(const RunIdentity& i) {
   o.set("isa", i.isa);
   o.set("threads", i.threads);
   o.set("seed", i.seed);
+  o.set("seq_len", i.seq_len);
+  o.set("batch_rows", i.batch_rows);
+  o.set("shuffle", i.shuffle);
+  o.set("pack", i.pack);
   o.set("data_hash", i.data_hash);
   o.set("tokenizer_hash", i.tokenizer_hash);
   return o;
@@ -73,6 +78,10 @@ RunIdentity identity_from_json(const JsonValue& v, const std::string& where) {
   i.isa = v.at("isa", where).as_string(where + ".isa");
   i.threads = v.at("threads", where).as_int64(where + ".threads");
   i.seed = v.at("seed", where).as_uint64(where + ".seed");
+  i.seq_len = v.at("seq_len", where).as_int64(where + ".seq_len");
+  i.batch_rows = v.at("batch_rows", where).as_int64(where + ".batch_rows");
+  i.shuffle = v.at("shuffle", where).as_bool(where + ".shuffle");
+  i.pack = v.at("pack", where).as_bool(where + ".pack");
   i.data_hash = v.at("data_hash", where).as_uint64(where + ".data_hash");
   i.tokenizer_hash = v.at("tokenizer_hash", where).as_uint64(where + ".tokenizer_hash");
   return i;
@@ -114,10 +123,12 @@ void write_optimizer(const std::string& path, const CheckpointSource& source) {
   writer.commit();
 }
 
-void remove_old(const std::string& dir, std::int64_t keep) {
+// Later steps are not counted: they are another run's, or damaged ones that a resume has passed over.
+void remove_old(const std::string& dir, std::int64_t keep, std::int64_t step) {
   if (keep <= 0) return;
-  const std::vector<CheckpointInfo> all = list_checkpoints(dir);
-  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < all.size(); ++i) remove_all(all[i].path);
+  std::vector<CheckpointInfo> all = list_checkpoints(dir);
+  std::erase_if(all, [&](const CheckpointInfo& c) { return c.step > step; });
+  for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < all.size(); ++i) remove_folder(all[i].path);
 }
 
 }  // namespace
@@ -136,6 +147,7 @@ std::int64_t checkpoint_bytes(const ParameterSet& parameters) {
 std::string save_checkpoint(const std::string& dir, const CheckpointSource& source, const TrainState& state,
                             const RunIdentity& identity, std::int64_t keep) {
   make_folders(dir);
+  remove_left_behind(dir);
   require_free_bytes(dir, checkpoint_bytes(*source.parameters));
   std::string path = join_path(dir, checkpoint_name(state.step));
   AtomicFolder folder(path, AtomicFolder::Existing::replace);
@@ -143,11 +155,9 @@ std::string save_checkpoint(const std::string& dir, const CheckpointSource& sour
   manifest.step = state.step;
   write_file_atomically(folder.file("config.json"), source.config_text);
   manifest.files.push_back(describe_file(folder.folder(), "config.json"));
-  for (const std::string& tokenizer : source.tokenizer_paths) {
-    const bool first = &tokenizer == &source.tokenizer_paths.front();
-    const std::string name = first ? "tokenizer.json" : std::string(file_name(tokenizer));
-    copy_file(tokenizer, folder.file(name));
-    manifest.files.push_back(describe_file(folder.folder(), name));
+  for (const ModelFile& file : source.files) {
+    write_file_atomically(folder.file(file.name), file.content);
+    manifest.files.push_back(describe_file(folder.folder(), file.name));
   }
   write_model(folder.file(kModelFile), source);
   manifest.files.push_back(describe_file(folder.folder(), kModelFile));
@@ -157,7 +167,7 @@ std::string save_checkpoint(const std::string& dir, const CheckpointSource& sour
   manifest.extra.set("run", identity_to_json(identity));
   write_manifest(folder.folder(), manifest);
   folder.commit();
-  remove_old(dir, keep);
+  remove_old(dir, keep, state.step);
   return path;
 }
 
@@ -179,12 +189,36 @@ std::vector<CheckpointInfo> list_checkpoints(const std::string& dir) {
   return found;
 }
 
+LatestCheckpoint find_latest_checkpoint(const std::string& dir) {
+  LatestCheckpoint latest;
+  std::vector<CheckpointInfo> found;
+  for (const std::string& name : is_folder(dir) ? list_folder(dir) : std::vector<std::string>{}) {
+    const std::string path = join_path(dir, name);
+    if (step_of_name(name) >= 0 && is_folder(path)) found.push_back({path, step_of_name(name)});
+  }
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
+  for (const CheckpointInfo& c : found) {
+    try {
+      latest.checkpoint = {c.path, verify_manifest(c.path).step};
+      return latest;
+    } catch (const Error& e) {
+      latest.notices.push_back(fmt::format("{} is passed over: {}", c.path, e.what()));
+    }
+  }
+  return latest;
+}
+
 LoadedCheckpoint load_checkpoint(const std::string& path, const ModelConfig& config,
                                  const ParameterSet& parameters, const BufferTable& table,
                                  const AddressOf& address) {
   if (!is_folder(path)) fail(ErrorKind::data, "checkpoint {} is not a folder", path);
   if (!has_manifest(path)) {
-    fail(ErrorKind::data, "{} has no {}: it is not a checkpoint (start from weights alone with model.hf)",
+    const std::vector<CheckpointInfo> inside = list_checkpoints(path);
+    if (!inside.empty())
+      fail(ErrorKind::data, "{} is a folder of checkpoints: name one of them, such as {}", path,
+           inside.back().path);
+    fail(ErrorKind::data,
+         "{} has no {}: it is not a checkpoint (start from weights alone with model.init = \"weights\")",
          path, kManifestName);
   }
   const Manifest manifest = verify_manifest(path);

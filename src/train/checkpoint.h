@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // checkpoint.h: saves and finds the complete state of a run; a checkpoint is also a Hugging Face model folder.
-// Files       config.json, tokenizer files, model.safetensors (fp32 masters, exact names), optimizer.safetensors (m.*, v.*), and
+// Files       config.json, tokenizer.json and what belongs to it, model.safetensors (fp32 masters, exact names), optimizer.safetensors (m.*, v.*), and
 //             manifest.json (sizes, checksums, counters, data cursor), in DIR/step-NNNNNNNN
 // Invariants  a checkpoint appears with one rename after all is synced; an older one goes only after that; what is not named
-//             step-<digits> is never touched
+//             step-<digits> is never touched, nor is a later step; what a killed save left goes with the next save
 // Errors      io: needed and free bytes before anything is written; data: a damaged, foreign or incomplete checkpoint
 #pragma once
 
@@ -33,15 +33,22 @@ struct RunIdentity {
   std::string precision, isa;
   std::int64_t threads = 1;
   std::uint64_t seed = 0;
+  std::int64_t seq_len = 0, batch_rows = 0;  // batch_rows: sequences of a step
+  bool shuffle = true, pack = true;
   std::uint64_t data_hash = 0, tokenizer_hash = 0;
+};
+
+// A file that is kept with the model as it is.
+struct ModelFile {
+  std::string name, content;
 };
 
 struct CheckpointSource {
   const ParameterSet* parameters = nullptr;
   const BufferTable* table = nullptr;
   AddressOf address;
-  std::string config_text;                   // of config.json
-  std::vector<std::string> tokenizer_paths;  // copied byte for byte; the first becomes tokenizer.json
+  std::string config_text;  // of config.json
+  std::vector<ModelFile> files;
 };
 
 std::string checkpoint_name(std::int64_t step);  // "step-00000100"
@@ -53,8 +60,16 @@ struct CheckpointInfo {
   std::string path;
   std::int64_t step = 0;
 };
-// Complete checkpoints in a folder, ascending by step; folders without a readable manifest are left out.
+// Complete checkpoints in a folder, ascending by step; folders without a readable manifest or with a file that is missing or
+// too short are left out.
 std::vector<CheckpointInfo> list_checkpoints(const std::string& dir);
+
+// The newest checkpoint whose files are all there and undamaged (they are read), and what was passed over on the way.
+struct LatestCheckpoint {
+  std::optional<CheckpointInfo> checkpoint;
+  std::vector<std::string> notices;
+};
+LatestCheckpoint find_latest_checkpoint(const std::string& dir);
 
 struct LoadedCheckpoint {
   TrainState state;

@@ -76,6 +76,7 @@ const ConfigKeyRow kRows[] = {
     {"checkpoint", "every", FIELD(checkpoint.every), {0, kBig}, "", "steps between checkpoints; 0: one at the end", "save_every save_steps save_interval"},
     {"checkpoint", "keep", FIELD(checkpoint.keep), {0, 1e6}, "", "how many of the newest stay; 0: all", "save_total_limit keep_last"},
     {"checkpoint", "resume", CHOICE(checkpoint.resume), kNone, "none auto", "auto: go on from the newest complete checkpoint in dir when there is one", "resume_from_checkpoint"},
+    {"checkpoint", "on_failed_save", CHOICE(checkpoint.on_failed_save), kNone, "continue stop", "a save during the run that the disk refuses costs a checkpoint, said loudly, or stops the run; the last save of a run always must succeed", ""},
     {"output", "dir", FIELD(output.dir), kNone, "folder", "where a run puts its files", "output_dir out_dir"},
     {"output", "metrics", FIELD(output.metrics), kNone, "file", "one JSON object a logged step; a relative path counts from the output folder", "log_file"},
     {"debug", "router", FIELD(debug.router), kNone, "none, balanced, all_to_one, replay:FILE or record:FILE", "balanced: experts in turn instead of the router's choice; all_to_one: the same for every token; replay: recorded ids; record: write the ids that are chosen (format: src/train/route_file.h)", ""},

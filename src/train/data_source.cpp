@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/left_behind.h"
 
 namespace planalto {
 
@@ -43,6 +44,7 @@ PreparedText prepare_text(const std::string& path, const Tokenizer& tokenizer, c
   const std::vector<std::string> files = text_files(path);
   PreparedText prepared;
   make_folders(o.cache_dir);
+  remove_left_behind(o.cache_dir);
   prepared.shard_path =
       join_path(o.cache_dir, fmt::format("{:016x}.tokens", preparation_hash(files, tokenizer, o)));
   if (is_regular_file(prepared.shard_path)) {
@@ -95,6 +97,15 @@ void ShardSource::copy_labels(std::int64_t document, std::int64_t first, std::in
   }
 }
 
+std::int64_t ShardSource::num_labels(std::int64_t document) const {
+  const Document& d = documents_[static_cast<std::size_t>(document)];
+  const TokenShard& shard = *shards_[d.shard];
+  if (!shard.header().has_trained_mask) return TokenSource::num_labels(document);
+  std::int64_t n = 0;
+  for (std::int64_t i = 1; i < d.length; ++i) n += shard.trained(d.first + i) ? 1 : 0;
+  return n;
+}
+
 std::uint64_t ShardSource::hash() const {
   Xxh3Stream hash;
   for (const auto& shard : shards_) {
@@ -132,19 +143,12 @@ ShardSource ShardSource::split_off(std::int64_t begin, std::int64_t end) {
 
 DataSummary summarize(const TokenSource& source, std::int64_t seq_len) {
   DataSummary s;
-  std::vector<std::int32_t> labels(static_cast<std::size_t>(kCopyTokens));
   s.documents = source.num_documents();
   for (std::int64_t d = 0; d < s.documents; ++d) {
-    const std::int64_t length = source.document_length(d);
-    std::int64_t trained = 0;
-    for (std::int64_t first = 1; first < length; first += kCopyTokens) {
-      const std::int64_t n = std::min(kCopyTokens, length - first);
-      source.copy_labels(d, first, n, labels.data());
-      trained += n - std::count(labels.begin(), labels.begin() + n, kIgnoreLabel);
-    }
+    const std::int64_t length = source.document_length(d), labels = source.num_labels(d);
     s.tokens += length;
-    s.labels += trained;
-    s.without_label += trained == 0 ? 1 : 0;
+    s.labels += labels;
+    s.without_label += labels == 0 ? 1 : 0;
     s.split += length > seq_len ? 1 : 0;
   }
   return s;

@@ -45,6 +45,7 @@ class ShardSource final : public TokenSource {
   void copy(std::int64_t document, std::int64_t first, std::int64_t n, std::int32_t* out) const override;
   void copy_labels(std::int64_t document, std::int64_t first, std::int64_t n,
                    std::int32_t* out) const override;
+  std::int64_t num_labels(std::int64_t document) const override;
 
   std::int64_t num_tokens() const { return num_tokens_; }
   // XXH3 over the shards' checksums: which data this is.

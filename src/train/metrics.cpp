@@ -52,7 +52,39 @@ MetricsFile::~MetricsFile() {
 
 void MetricsFile::line(const std::string& json) {
   const std::string text = json + "\n";
-  write_all(fd_, std::as_bytes(std::span(text.data(), text.size())), path_);
+  const off_t begin = ::lseek(fd_, 0, SEEK_END);
+  try {
+    write_all(fd_, std::as_bytes(std::span(text.data(), text.size())), path_);
+  } catch (const Error&) {
+    // A half line would swallow the next one.
+    if (begin >= 0) (void)!::ftruncate(fd_, begin);
+    throw;
+  }
+}
+
+void keep_metrics_until(const std::string& path, std::int64_t step) {
+  if (!is_regular_file(path)) return;
+  std::string kept;
+  std::int64_t size = 0;
+  {
+    const MappedFile file(path);
+    std::string_view rest = file.text();
+    size = file.size();
+    while (!rest.empty()) {
+      const std::size_t end = rest.find('\n');
+      if (end == rest.npos) break;  // the half line of a killed run
+      const std::string_view text = rest.substr(0, end);
+      rest.remove_prefix(end + 1);
+      try {
+        const JsonValue value = parse_json(text, path);
+        const JsonValue* at = value.find("step");
+        if (at != nullptr && at->is_integer() && at->as_int64("step") <= step) kept.append(text).append("\n");
+      } catch (const Error&) {
+        continue;
+      }
+    }
+  }
+  if (static_cast<std::int64_t>(kept.size()) != size) write_file_atomically(path, kept);
 }
 
 void MetricsFile::write(const StepReport& r) {

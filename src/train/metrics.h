@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // metrics.h: one JSON object a line for every reported step and evaluation, and the progress line of a terminal.
-// Errors      io: the file cannot be written
+// Invariants  the file reads as one run: a resume drops the lines of steps behind its checkpoint, which will be written again
+// Errors      io: the file cannot be written; a line stands in it whole or not at all
 // Units       seconds, tokens per second, flop/s; three token rates: positions computed, real tokens, trained labels
 #pragma once
 
@@ -26,6 +27,9 @@ class MetricsFile {
   std::string path_;
   int fd_ = -1;
 };
+
+// Drops, atomically, the lines of steps after `step` and what is no line of a step. Nothing happens when there is no file.
+void keep_metrics_until(const std::string& path, std::int64_t step);
 
 struct ProgressContext {
   std::int64_t steps = 0;       // of the whole run

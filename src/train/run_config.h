@@ -24,6 +24,7 @@ enum class Packing { documents, none };
 enum class NonFinite { stop, skip };
 enum class AuxLossChoice { none, sequence, microbatch, joined };
 enum class Resume { none, automatic };
+enum class FailedSave { go_on, stop };
 enum class RouterDebug { none, balanced, all_to_one, replay, record };
 
 struct ByteSize {
@@ -78,6 +79,7 @@ struct CheckpointSection {
   std::string dir;  // empty: "checkpoints" in the output folder
   std::int64_t every = 0, keep = 2;
   Resume resume = Resume::none;
+  FailedSave on_failed_save = FailedSave::go_on;
 };
 struct OutputSection {
   std::string dir = "runs/default", metrics = "metrics.jsonl";

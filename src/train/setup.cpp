@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/setup.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/file.h"
 
@@ -36,6 +38,29 @@ std::string config_json_text(const RunConfig& config) {
   return read_text_file(path, std::int64_t{1} << 24);
 }
 
+// The tokenizer and what stands beside it in a model folder, read now: a checkpoint holds what the run began with.
+std::vector<ModelFile> model_files(const RunConfig& config) {
+  constexpr std::int64_t kLongest = std::int64_t{1} << 30;
+  std::vector<ModelFile> files;
+  if (!config.tokenizer_path.empty())
+    files.push_back({"tokenizer.json", read_text_file(config.tokenizer_path, kLongest)});
+  if (config.model.hf.empty() || !is_folder(config.model.hf)) return files;
+  std::vector<ModelFile> beside;
+  bool same_tokenizer = true;
+  for (const std::string& path : tokenizer_files(config.model.hf)) {
+    ModelFile file{file_name(path), read_text_file(path, kLongest)};
+    if (file.name == "tokenizer.json" && !files.empty()) {
+      same_tokenizer = file.content == files.front().content;
+    } else {
+      beside.push_back(std::move(file));
+    }
+  }
+  for (ModelFile& file : beside) {
+    if (same_tokenizer || file.name == "generation_config.json") files.push_back(std::move(file));
+  }
+  return files;
+}
+
 TextSourceOptions text_options(const DataSection& d) {
   TextSourceOptions o;
   o.format =
@@ -60,6 +85,32 @@ void check_vocabulary(RunSetup& s) {
   }
 }
 
+void notice_skipped(RunSetup& s, const std::string& path, const TextSourceReport& report) {
+  constexpr std::size_t kListed = 20;
+  if (report.num_skipped == 0) return;
+  s.notices.push_back(fmt::format("{}: {} records skipped (data.on_bad_record), {} documents kept", path,
+                                  report.num_skipped, report.num_documents));
+  for (std::size_t i = 0; i < std::min(kListed, report.skipped.size()); ++i) {
+    const SkippedText& skipped = report.skipped[i];
+    s.notices.push_back(fmt::format("skipped {}:{}: {}", skipped.file, skipped.line, skipped.reason));
+  }
+}
+
+// A run needs something to learn from; what trains nothing is counted.
+void check_labels(RunSetup& s) {
+  const DataSummary& d = s.data;
+  if (d.labels == 0) {
+    fail(ErrorKind::data,
+         "data.train: none of {} tokens in {} documents is a trained label (a document of one token has "
+         "none, a "
+         "mask may leave none): there is nothing to learn",
+         d.tokens, d.documents);
+  }
+  if (d.without_label > 0)
+    s.notices.push_back(
+        fmt::format("data.train: {} of {} documents have no trained label", d.without_label, d.documents));
+}
+
 std::unique_ptr<ShardSource> open_shards(RunSetup& s, const std::vector<std::string>& paths,
                                          const PrepareOptions& prepare) {
   std::vector<TokenShard> shards;
@@ -70,9 +121,7 @@ std::unique_ptr<ShardSource> open_shards(RunSetup& s, const std::vector<std::str
     if (s.config.data.format != DataFormat::tokens) {
       const PreparedText prepared = prepare_text(path, *s.tokenizer, prepare);
       shard_path = prepared.shard_path;
-      for (const SkippedText& skipped : prepared.report.skipped) {
-        s.notices.push_back(fmt::format("skipped {}:{}: {}", skipped.file, skipped.line, skipped.reason));
-      }
+      notice_skipped(s, path, prepared.report);
     }
     TokenShard shard = TokenShard::open(shard_path, open);
     if (shard.header().vocab_size > s.model.vocab_size) {
@@ -153,8 +202,8 @@ RunSetup setup_model(const RunConfig& config, const Target& target) {
   o.keep = config.checkpoint.keep;
   o.checkpoint_dir = config.checkpoint_dir();
   o.config_text = s.config_text;
-  if (!config.tokenizer_path.empty()) o.tokenizer_paths = {config.tokenizer_path};
   set_routes(o, config, s.model);
+  o.on_failed_save = config.checkpoint.on_failed_save;
   if (config.train.seq_len > s.model.max_positions) {
     s.notices.push_back(fmt::format("train.seq_len = {} exceeds max_position_embeddings = {} of the model",
                                     config.train.seq_len, s.model.max_positions));
@@ -190,6 +239,9 @@ void setup_data(RunSetup& s) {
     s.eval = std::make_unique<ShardSource>(s.train->split_off(total - held_out, total));
   }
   s.options.data_hash = s.train->hash();
+  s.options.files = model_files(s.config);
+  s.data = summarize(*s.train, s.config.train.seq_len);
+  check_labels(s);
   if (s.eval && s.eval->num_tokens() == 0) {
     s.notices.push_back("data.eval_fraction holds out no token: there is no evaluation");
     s.eval.reset();

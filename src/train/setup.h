@@ -23,6 +23,7 @@ struct RunSetup {
   std::string config_text;  // of config.json in checkpoints and exports
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ShardSource> train, eval;  // eval may be null
+  DataSummary data;                          // of train
   std::vector<std::string> notices;
 };
 

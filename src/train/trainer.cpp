@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "kernels/isa.h"
 #include "model/counts.h"
 #include "model/rope_table.h"
@@ -86,26 +88,56 @@ void Trainer::start_from_weights(const HfFolder& folder) {
 void Trainer::resume(const std::string& checkpoint) {
   const LoadedCheckpoint loaded = load_checkpoint(checkpoint, programs_.config, programs_.parameters,
                                                   programs_.table, launch_.address_of());
-  const RunIdentity now = identity();
-  auto refuse = [&](const char* what, const std::string& then, const std::string& is) {
-    fail(ErrorKind::config, "{} was made with {} {}, this run has {}: it would not be the same run",
-         checkpoint, what, then, is);
-  };
-  if (loaded.identity.precision != now.precision)
-    refuse("train.precision", loaded.identity.precision, now.precision);
-  if (loaded.identity.seed != now.seed)
-    refuse("train.seed", std::to_string(loaded.identity.seed), std::to_string(now.seed));
-  if (loaded.identity.data_hash != now.data_hash)
-    refuse("data", fmt::format("{:016x}", loaded.identity.data_hash), fmt::format("{:016x}", now.data_hash));
-  if (loaded.identity.isa != now.isa) {
-    observer_.on_notice(
-        fmt::format("the checkpoint was made on {}, this run uses {}: sums may round differently",
-                    loaded.identity.isa, now.isa));
-  }
+  check_identity(checkpoint, loaded.identity);
+  notice_other_config(checkpoint);
   for (const std::string& notice : loaded.notices) observer_.on_notice(notice);
+  batcher_.seek(loaded.state.cursor);
   state_ = loaded.state;
   saved_step_ = state_.step;
-  batcher_.seek(state_.cursor);
+}
+
+// What decides the data order and the kind of numbers must be the same; what only rounds otherwise is told.
+void Trainer::check_identity(const std::string& checkpoint, const RunIdentity& then) const {
+  const RunIdentity now = identity();
+  auto same = [&](const char* what, const std::string& before, const std::string& is) {
+    if (before == is) return;
+    fail(ErrorKind::config, "{} was made with {} {}, this run has {}: it would not be the same run",
+         checkpoint, what, before, is);
+  };
+  auto word = [](bool on) { return std::string(on ? "true" : "false"); };
+  same("train.precision", then.precision, now.precision);
+  same("train.seed", std::to_string(then.seed), std::to_string(now.seed));
+  same("train.seq_len", std::to_string(then.seq_len), std::to_string(now.seq_len));
+  same("data.shuffle", word(then.shuffle), word(now.shuffle));
+  same("train.packing", then.pack ? "documents" : "none", now.pack ? "documents" : "none");
+  same("data", fmt::format("{:016x}", then.data_hash), fmt::format("{:016x}", now.data_hash));
+  if (then.batch_rows != now.batch_rows) {
+    observer_.on_notice(fmt::format("the checkpoint was made with {} sequences a step, this run has {}",
+                                    then.batch_rows, now.batch_rows));
+  }
+  if (then.tokenizer_hash != now.tokenizer_hash)
+    observer_.on_notice("the checkpoint was made with another tokenizer");
+  if (then.isa != now.isa) {
+    observer_.on_notice(fmt::format(
+        "the checkpoint was made on {}, this run uses {}: sums may round differently", then.isa, now.isa));
+  }
+}
+
+void Trainer::notice_other_config(const std::string& checkpoint) const {
+  const std::string path = join_path(checkpoint, "config.json");
+  if (options_.config_text.empty() || !is_regular_file(path)) return;
+  const JsonValue then = read_json_file(path), now = parse_json(options_.config_text, "the model's config");
+  std::string keys;
+  auto differs = [&](const std::string& key) { keys += (keys.empty() ? "" : ", ") + key; };
+  for (const JsonMember& m : now.as_object("config")) {
+    const JsonValue* before = then.find(m.key);
+    if (before == nullptr || !(*before == m.value)) differs(m.key);
+  }
+  for (const JsonMember& m : then.as_object(path)) {
+    if (now.find(m.key) == nullptr) differs(m.key);
+  }
+  if (!keys.empty())
+    observer_.on_notice("the checkpoint's config.json has other values than this run: " + keys);
 }
 
 RunIdentity Trainer::identity() const {
@@ -113,13 +145,17 @@ RunIdentity Trainer::identity() const {
           .isa = kernels::to_string(options_.target.isa),
           .threads = options_.target.num_threads,
           .seed = options_.seed,
+          .seq_len = options_.seq_len,
+          .batch_rows = options_.micro_batch * options_.step.num_microbatches,
+          .shuffle = options_.shuffle,
+          .pack = options_.pack,
           .data_hash = options_.data_hash,
           .tokenizer_hash = options_.tokenizer_hash};
 }
 
 CheckpointSource Trainer::checkpoint_source() const {
   return {&programs_.parameters, &programs_.table, launch_.address_of(), options_.config_text,
-          options_.tokenizer_paths};
+          options_.files};
 }
 
 MicrobatchView Trainer::microbatch(std::int64_t m) const {
@@ -263,41 +299,75 @@ void Trainer::judge_skip(const ops::StepVerdict& verdict) {
 }
 
 StopReason Trainer::run() {
+  const StopReason reason = run_steps();
+  if (route_recorder_) route_recorder_->commit();
+  return reason;
+}
+
+StopReason Trainer::run_steps() {
   if (!options_.record_path.empty())
     route_recorder_ = std::make_unique<RouteRecorder>(options_.record_path, route_shape());
-  if (state_.step == 0 && options_.eval_every > 0 && eval_batcher_) observer_.on_eval(evaluate());
+  if (state_.step == 0) evaluate_when_due();
   while (state_.step < options_.steps) {
     const double start = now_seconds();
     const bool updated = take_step();
     const double seconds = now_seconds() - start;
     if (!updated || observer_.wants_report(state_.step)) observer_.on_step(report(seconds));
     const bool last = state_.step == options_.steps;
-    const bool stop = stop_.load(std::memory_order_relaxed);
-    if (eval_batcher_ && options_.eval_every > 0 && !stop &&
-        (last || state_.step % options_.eval_every == 0)) {
-      observer_.on_eval(evaluate());
+    evaluate_when_due();
+    if (options_.checkpoint_dir.empty()) {
+      if (stop_requested()) return last ? StopReason::finished : StopReason::requested;
+      continue;
     }
-    if (!options_.checkpoint_dir.empty() &&
-        (last || stop || (options_.save_every > 0 && state_.step % options_.save_every == 0))) {
+    if (last) {
       save();
+    } else if (!stop_requested() && options_.save_every > 0 && state_.step % options_.save_every == 0) {
+      save_in_passing();
     }
-    if (stop && !last) {
-      if (route_recorder_) route_recorder_->commit();
+    if (stop_requested() && !last) {
+      if (saved_step_ != state_.step) save();
       return StopReason::requested;
     }
   }
-  if (route_recorder_) route_recorder_->commit();
   return StopReason::finished;
+}
+
+// A request to stop comes first: the evaluation of that step is left out of the report.
+void Trainer::evaluate_when_due() {
+  const bool due =
+      state_.step % std::max<std::int64_t>(options_.eval_every, 1) == 0 || state_.step == options_.steps;
+  if (!eval_batcher_ || options_.eval_every <= 0 || !due || stop_requested()) return;
+  const EvalReport r = evaluate();
+  if (!r.interrupted) observer_.on_eval(r);
 }
 
 std::string Trainer::save() {
   const double start = now_seconds();
   observer_.on_save_begin();
-  std::string path =
-      save_checkpoint(options_.checkpoint_dir, checkpoint_source(), state_, identity(), options_.keep);
-  saved_step_ = state_.step;
-  observer_.on_save(path, now_seconds() - start);
-  return path;
+  try {
+    std::string path =
+        save_checkpoint(options_.checkpoint_dir, checkpoint_source(), state_, identity(), options_.keep);
+    saved_step_ = state_.step;
+    observer_.on_save(path, now_seconds() - start);
+    return path;
+  } catch (const Error& e) {
+    observer_.on_save_failed(e.what());
+    throw;
+  }
+}
+
+// A save that is not the last of a run: one that fails for want of space or a right costs a checkpoint, not the run.
+void Trainer::save_in_passing() {
+  try {
+    save();
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::io || options_.on_failed_save == FailedSave::stop) throw;
+    observer_.on_notice(fmt::format(
+        "step {}: the checkpoint could not be saved and the run goes on (checkpoint.on_failed_save): {}; the "
+        "one {}",
+        state_.step, e.what(),
+        saved_step_ < 0 ? std::string("before it: none") : fmt::format("of step {} stays", saved_step_)));
+  }
 }
 
 // The mean over all labels, not of batch means. Inputs are shared with the step, which fills them anew.
@@ -310,6 +380,10 @@ EvalReport Trainer::evaluate() {
   std::int64_t tokens = 0;
   const MicrobatchView v = microbatch(0);
   while ((options_.eval_tokens <= 0 || tokens < options_.eval_tokens) && eval_batcher_->fill(v)) {
+    if (stop_requested()) {
+      r.interrupted = true;
+      break;
+    }
     launch_.run(programs_.eval);
     sum += launch_.data<double>(programs_.buffers.loss_sums)[0];
     r.labels += v.counts[ops::kNumTrained];

@@ -4,8 +4,8 @@
 //             consumed. Evaluation touches neither parameters nor the data cursor
 // Memory      after construction a step allocates nothing; reports and saves do
 // Threads     run() on one thread; request_stop() from any thread or a signal handler
-// Errors      data: a non-finite step when on_nonfinite is stop, or too many in a row, naming step and tensor; io: a save that
-//             failed (the checkpoint before stays)
+// Errors      data: a non-finite step when on_nonfinite is stop, or too many in a row, naming step and tensor; io: the last save of a
+//             run failed, or any when on_failed_save is stop (the checkpoint before stays)
 #pragma once
 
 #include <atomic>
@@ -45,7 +45,8 @@ struct TrainerOptions {
   std::int64_t save_every = 0, keep = 2;
   std::string checkpoint_dir;
   std::string config_text;
-  std::vector<std::string> tokenizer_paths;
+  std::vector<ModelFile> files;  // kept with the model in checkpoints
+  FailedSave on_failed_save = FailedSave::go_on;
   std::uint64_t tokenizer_hash = 0, data_hash = 0;
   // debug.router, at most one; the first needs step.record_routes, the others step.replay_routes.
   std::string record_path, replay_path;
@@ -80,6 +81,7 @@ struct EvalReport {
   double loss = 0.0;
   std::int64_t labels = 0, bytes = 0;
   double seconds = 0.0;
+  bool interrupted = false;  // by a request to stop: the figures are of a part
 };
 
 class TrainerObserver {
@@ -90,6 +92,7 @@ class TrainerObserver {
   virtual void on_eval(const EvalReport&) {}
   virtual void on_save_begin() {}
   virtual void on_save(const std::string& /*path*/, double /*seconds*/) {}
+  virtual void on_save_failed(const std::string& /*why*/) {}
   virtual void on_notice(const std::string&) {}
 };
 
@@ -106,7 +109,7 @@ class Trainer {
   void resume(const std::string& checkpoint);
 
   StopReason run();
-  // Makes run() return after the step in progress, saved.
+  // Makes run() return after the step or save in progress, saved.
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
 
   EvalReport evaluate();
@@ -130,6 +133,12 @@ class Trainer {
   StepReport report(double seconds) const;
   LayerBalance balance(std::int64_t block, std::int64_t moe_idx) const;
   double model_flops() const;
+  bool stop_requested() const { return stop_.load(std::memory_order_relaxed); }
+  StopReason run_steps();
+  void evaluate_when_due();
+  void save_in_passing();
+  void check_identity(const std::string& checkpoint, const RunIdentity& then) const;
+  void notice_other_config(const std::string& checkpoint) const;
   RunIdentity identity() const;
 
   TrainerOptions options_;
