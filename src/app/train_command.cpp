@@ -293,7 +293,6 @@ int run_train(const TrainArguments& a) {
     std::printf("%s", print_config(config).c_str());
     return 0;
   }
-  const StartChoice choice = choose_start(a, config);
   const HardwareProfile machine = detect_hardware();
   RunSetup setup = setup_model(config, machine.target(static_cast<int>(config.train.threads)));
   const RunPlan plan = make_run_plan(setup.model, setup.options.step, setup.options.target);
@@ -305,6 +304,7 @@ int run_train(const TrainArguments& a) {
          machine.memory_source, format_bytes(machine.memory_bytes));
   }
   require_budget(plan, plan_request(setup), budget, budget_source);
+  const StartChoice choice = choose_start(a, config);
   require_checkpoint_room(config, plan.programs->parameters);
   setup_data(setup);
   Reporter reporter(config);
