@@ -179,7 +179,7 @@ report "app: over budget, plan and train refuse, and the setting that they name 
   run 0 plan "$work/run.toml" --json --set train.micro_batch=4 --set train.recompute=true
   less=$(number total_bytes "$scratch/out")
   [ "$less" -lt "$all" ] || echo "recompute needs $less, without it $all"
-  budget="--set memory.device_budget=$(((all + less) / 2)) --set train.micro_batch=4"
+  budget="--set memory.device_budget=$(((all + less) / 2)) --set train.micro_batch=4 --set output.dir=$work/budget"
   for c in plan train; do
     # shellcheck disable=SC2086
     run 5 $c "$work/run.toml" $budget && has err 'memory.device_budget' 'Largest terms' 'train.recompute = true'
