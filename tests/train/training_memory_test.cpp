@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "support/allocation_counter.h"
+#include "support/temp_folder.h"
 #include "train/run_plan.h"
 #include "train/tiny_training.h"
 
@@ -252,6 +253,10 @@ TEST(TrainingMemory, C042ResidentSizeIsFlatAndWithinThePlan) {
   TrainerOptions options =
       tiny_options(model, {.micro_batch = 4, .steps = std::getenv("PLANALTO_SOAK") != nullptr ? 1000 : 150});
   options.eval_every = 50;
+  const testing::TempFolder folder;
+  options.checkpoint_dir = folder.file("checkpoints");
+  options.save_every = 100;
+  options.config_text = "{}";
   const auto data = testing::random_lengths(200), eval = testing::random_lengths(20, 11);
   ResidentRecorder recorder;
   Trainer trainer(model, options, data, &eval, recorder);
