@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// step_bench.cpp: tokens per second, resident and planned memory of whole training steps of the glm4_moe-shaped model of
-// docs/performance.md: 4 layers, all MoE, D 512, 8 query and 2 KV heads of 64, 32 experts top-4 of width 256, 1 shared,
+// step_bench.cpp: tokens per second, resident and planned memory of whole training steps of this glm4_moe-shaped
+// model: 4 layers, all MoE, D 512, 8 query and 2 KV heads of 64, 32 experts top-4 of width 256, 1 shared,
 // V 32,000, 8 x 512 random tokens, AdamW.
 // usage: step_bench [--threads N] [--precision fp32|bf16] [--steps N] [--ops] [--recompute]
 #include <fmt/core.h>
