@@ -93,8 +93,10 @@ class ParameterList {
 
  private:
   const WeightName& find_name(std::string_view slot, int layout) const {
-    for (const WeightName& name : config_.family->names) {
-      if (name.ours == slot && name.layout == layout) return name;
+    for (const auto names : {config_.family->names, decoder_names()}) {
+      for (const WeightName& name : names) {
+        if (name.ours == slot && name.layout == layout) return name;
+      }
     }
     fail(ErrorKind::internal, "family {} has no weight name for {} in layout {}", config_.family->model_type,
          slot, layout);

@@ -10,8 +10,6 @@ double Rows::value(const RunCounts& c) const {
   switch (kind) {
     case RowKind::tokens:
       return c.tokens * m;
-    case RowKind::routes:
-      return c.routes * m;
     case RowKind::documents:
       return c.documents * m;
     case RowKind::fixed:

@@ -23,7 +23,7 @@ struct Cols {
       : buffer(b), first(first_col), num(num_cols) {}
 };
 
-enum class RowKind : std::uint8_t { tokens, routes, documents, fixed };
+enum class RowKind : std::uint8_t { tokens, documents, fixed };
 
 // A run-time count: counts[index] rows, times multiplier. counts invalid: always capacity.
 struct Rows {

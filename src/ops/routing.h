@@ -21,11 +21,7 @@ struct Routes {
   Rows tokens;
   std::int64_t num_experts = 0, top_k = 0;
 
-  Rows rows() const {
-    Rows r = tokens.times(top_k);
-    r.kind = RowKind::tokens;
-    return r;
-  }
+  Rows rows() const { return tokens.times(top_k); }
 };
 
 // bias invalid: none. The selection happens here and nowhere else.

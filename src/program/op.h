@@ -34,7 +34,6 @@ struct RunCounts {
   double tokens = 0;  // of one microbatch
   double documents = 0;
   double attention_pairs = 0;  // sum over documents of the (query, key) pairs that the mask keeps
-  double routes = 0;           // of one layer
 };
 
 struct Cost {

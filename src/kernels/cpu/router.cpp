@@ -159,6 +159,14 @@ PLANALTO_INLINE void clear_counts(std::int64_t* counts, std::int64_t n) {
   for (std::int64_t e = 0; counts != nullptr && e < n; ++e) counts[e] = 0;
 }
 
+// What a recompute or the backward pass reads of a token: its scores, where they are wanted.
+PLANALTO_INLINE void keep_scores(float* scores, const Row& row, std::int64_t token,
+                                 std::int64_t num_experts) {
+  if (scores == nullptr) return;
+  __builtin_memcpy(scores + token * num_experts, row.scores,
+                   static_cast<std::size_t>(num_experts) * sizeof(float));
+}
+
 }  // namespace
 
 void router_forward(const ExecContext& ctx, const RouterForward& a) {
@@ -173,10 +181,7 @@ void router_forward(const ExecContext& ctx, const RouterForward& a) {
       select(a, row, ids);
       weight_row(a.options, row.scores, ids, a.weights + t * top_k);
       counter.add(ids, top_k);
-      if (a.scores != nullptr) {
-        __builtin_memcpy(a.scores + t * num_experts, row.scores,
-                         static_cast<std::size_t>(num_experts) * sizeof(float));
-      }
+      keep_scores(a.scores, row, t, num_experts);
     }
     counter.flush(a.counts, num_experts);
   });
@@ -193,10 +198,7 @@ void router_weights(const ExecContext& ctx, const RouterWeights& a) {
       score_row(a.options, a.logits + t * num_experts, row);
       weight_row(a.options, row.scores, ids, a.weights + t * top_k);
       counter.add(ids, top_k);
-      if (a.scores != nullptr) {
-        __builtin_memcpy(a.scores + t * num_experts, row.scores,
-                         static_cast<std::size_t>(num_experts) * sizeof(float));
-      }
+      keep_scores(a.scores, row, t, num_experts);
     }
     counter.flush(a.counts, num_experts);
   });

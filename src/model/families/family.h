@@ -73,9 +73,11 @@ struct Family {
   std::string_view model_type;
   std::string_view architecture;
   std::span<const ConfigKey> keys;
-  std::span<const WeightName> names;
+  std::span<const WeightName> names;  // over decoder_names()
   FamilyOptions options;
 };
+// The names that most decoders share; a family lists what it spells otherwise, or has alone.
+std::span<const WeightName> decoder_names();
 const Family& deepseek_v3_family();
 const Family& qwen3_moe_family();
 const Family& glm4_moe_family();
