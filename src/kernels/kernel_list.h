@@ -13,12 +13,12 @@
   X(peak_multiply_add, PeakMultiplyAdd)              \
   X(peak_read, PeakRead)                             \
   X(peak_update, PeakUpdate)
-#define PLANALTO_ROUTE_KERNELS(X)                                                                       \
-  X(router_forward, RouterForward)                                                                      \
-  X(router_weights, RouterWeights)                                                                      \
-  X(router_backward, RouterBackward) X(router_aux_loss, RouterAuxLoss) X(route_layout, RouteLayout)     \
-      X(gather_rows, GatherRows) X(combine_rows, CombineRows) X(unsort_route_values, UnsortRouteValues) \
-          X(scatter_rows, ScatterRows)
+#define PLANALTO_ROUTE_KERNELS(X)                                                           \
+  X(router_forward, RouterForward)                                                          \
+  X(router_weights, RouterWeights)                                                          \
+  X(router_backward, RouterBackward)                                                        \
+  X(router_aux_loss, RouterAuxLoss) X(route_layout, RouteLayout) X(gather_rows, GatherRows) \
+      X(combine_rows, CombineRows) X(unsort_route_values, UnsortRouteValues) X(scatter_rows, ScatterRows)
 #define PLANALTO_ROW_KERNELS(X)            \
   X(embedding_forward, EmbeddingForward)   \
   X(embedding_backward, EmbeddingBackward) \
