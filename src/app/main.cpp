@@ -34,7 +34,7 @@ std::string usage_message(const CLI::App* app, const CLI::Error& error) {
   }
   std::string path;
   for (const CLI::App* c = command; c != nullptr; c = c->get_parent())
-    path = c->get_name() + (path.empty() ? "" : " ") + path;
+    path.insert(0, c->get_name() + (path.empty() ? "" : " "));
   return "planalto: usage error: " + text + hint + "\n\"" + path + " --help\" says what is legal\n";
 }
 

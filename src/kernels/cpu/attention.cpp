@@ -81,12 +81,12 @@ inline std::int64_t divide_up(std::int64_t a, std::int64_t b) {
 // Up to kRows (query, head) pairs of one document and one key head. Row r of the block is pair first + r,
 // which is query (first + r) / group and head (first + r) % group of the key head's.
 struct RowBlock {
+  // Row r sees keys begin[r] .. end[r]-1; a row past `rows` sees none.
+  alignas(64) std::int32_t begin[kRows], end[kRows];
   const AttentionShape* shape;
   Document document;
   std::int64_t kv_head, group, first, rows;
-  std::int64_t vectors;  // that hold the rows
-  // Row r sees keys begin[r] .. end[r]-1; a row past `rows` sees none.
-  alignas(64) std::int32_t begin[kRows], end[kRows];
+  std::int64_t vectors;                   // that hold the rows
   std::int64_t key_begin, key_end;        // keys that some row sees
   std::int64_t common_begin, common_end;  // keys that every row of every vector sees
 

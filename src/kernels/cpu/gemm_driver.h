@@ -246,6 +246,7 @@ inline void run_products(const ExecContext& ctx, const GemmCall& call, std::int6
                          const ProductOf& product_of) {
   if (num_products <= 0) return;
   const GemmSchedule s = make_schedule(call, ctx.pool->num_threads(), num_products, product_of);
+  if (s.groups == 0) return;  // products without columns
   char* scratch = static_cast<char*>(call.workspace.data) + gemm_schedule_bytes(num_products);
   parallel_items(ctx, s.first_unit[num_products], [&](std::int64_t unit, int worker) {
     std::int64_t low = 0, high = num_products;  // the last i with first_unit[i] <= unit
