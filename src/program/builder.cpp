@@ -89,6 +89,19 @@ int Builder::stream(std::string_view name, bool compute) {
   return static_cast<int>(program_.streams.size()) - 1;
 }
 
+int Builder::group(const CommGroup& group) {
+  for (std::size_t i = 0; i < program_.groups.size(); ++i) {
+    const CommGroup& g = program_.groups[i];
+    if (g.name != group.name) continue;
+    PLANALTO_CHECK(g.ranks == group.ranks && g.rank == group.rank, "two groups are called {}", g.name);
+    return static_cast<int>(i);
+  }
+  PLANALTO_CHECK(group.rank >= 0 && static_cast<std::size_t>(group.rank) < group.ranks.size(),
+                 "group {}: rank {} of {}", group.name, group.rank, group.ranks.size());
+  program_.groups.push_back(group);
+  return static_cast<int>(program_.groups.size()) - 1;
+}
+
 void Builder::begin_repeat(std::int64_t fixed_trips) {
   PLANALTO_CHECK(open_repeat_ < 0, "regions do not nest");
   open_repeat_ = static_cast<int>(program_.repeats.size());

@@ -68,6 +68,7 @@ class Builder {
   void set_phase(Phase phase) { phase_ = phase; }
   int stream(std::string_view name, bool compute = false);  // the index of a stream, made on first mention
   void set_stream(int stream) { stream_ = stream; }
+  int group(const CommGroup& group);  // the index of a group, made on first mention
 
   void begin_repeat(std::int64_t fixed_trips);
   void begin_repeat(Buffer trip_count, std::int64_t max_trips);

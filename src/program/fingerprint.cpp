@@ -38,14 +38,22 @@ std::uint64_t fingerprint(const BufferTable& table, const Program& program) {
   h.add(static_cast<std::int64_t>(program.target.isa));
   h.add(static_cast<std::int64_t>(program.streams.size()));
   for (const Stream& s : program.streams) h.add(s.name);
+  // Where a rank stands in a group differs from rank to rank; who is in it does not.
+  h.add(static_cast<std::int64_t>(program.groups.size()));
+  for (const CommGroup& g : program.groups) {
+    h.add(g.name);
+    h.add(static_cast<std::int64_t>(g.ranks.size()));
+    for (const int rank : g.ranks) h.add(rank);
+  }
   h.add(static_cast<std::int64_t>(program.ops.size()));
   for (std::size_t o = 0; o < program.ops.size(); ++o) {
     const Op& op = program.ops[o];
     h.add(op.name);
     h.add(op.kind);
-    for (const std::int64_t v :
-         {static_cast<std::int64_t>(op.phase), std::int64_t{op.stream}, std::int64_t{op.repeat}})
+    for (const std::int64_t v : {static_cast<std::int64_t>(op.phase), std::int64_t{op.stream},
+                                 std::int64_t{op.repeat}, std::int64_t{op.group}}) {
       h.add(v);
+    }
     h.add(static_cast<std::int64_t>(op.accesses.size()));
     for (const Access& a : op.accesses) {
       h.add(table[a.buffer]);

@@ -16,6 +16,8 @@
 
 namespace planalto {
 
+class Communicator;
+
 enum class Phase : std::uint8_t { forward, backward, exchange, optimizer, data };
 const char* to_string(Phase phase);
 
@@ -46,9 +48,10 @@ struct Cost {
 class RunContext {
  public:
   const ExecContext* exec = nullptr;
-  void* const* base = nullptr;                // by buffer id: address of slot 0
-  const std::int64_t* slot_stride = nullptr;  // by buffer id: bytes from slot 0 to slot 1 (0: one slot)
-  std::int64_t iteration = 0;                 // of the innermost Repeat, 0 outside
+  void* const* base = nullptr;                   // by buffer id: address of slot 0
+  const std::int64_t* slot_stride = nullptr;     // by buffer id: bytes from slot 0 to slot 1 (0: one slot)
+  std::int64_t iteration = 0;                    // of the innermost Repeat, 0 outside
+  Communicator* const* communicators = nullptr;  // by group of the program
 
   void* address(Buffer b, int shift = 0) const {
     char* p = static_cast<char*>(base[b.id]);
@@ -72,6 +75,7 @@ struct Op {
   std::function<void(const RunContext&)> run{};
   bool keep = false;  // has an effect beside its writes: never removed as dead
   int repeat = -1;    // the region it stands in
+  int group = -1;     // of the program's groups: a collective that all its ranks run; -1: of this rank alone
 };
 
 }  // namespace planalto

@@ -44,11 +44,19 @@ struct Stream {
   bool compute = true;  // runs kernels; stream 0 does so on the rank's worker pool
 };
 
+// The ranks that share a communicator, as one of them sees it. Groups of one name in several programs of a run share it too.
+struct CommGroup {
+  std::string name;
+  std::vector<int> ranks{0};  // of the run, ascending
+  int rank = 0;               // position of this rank in `ranks`
+};
+
 struct Program {
   std::string name;
   int index = 0;  // transient buffers carry it
   Target target{};
   std::vector<Stream> streams;
+  std::vector<CommGroup> groups;
   std::vector<Op> ops;
   std::vector<Repeat> repeats;
   std::vector<std::vector<Wait>> waits;  // by op

@@ -36,6 +36,7 @@ class ShapeCheck {
       check_op(o);
       for (const Wait& w : program_.waits[at(o)]) check_wait(o, w);
     }
+    check_collectives();
     for (std::int32_t id = 0; id < table_.size(); ++id) check_offset(Buffer{id});
   }
 
@@ -104,6 +105,22 @@ class ShapeCheck {
               info.name, info.program);
       require(plan_.offsets[at(a.buffer.id)] >= 0, "op {} uses buffer {}, which has no place", x.name,
               info.name);
+    }
+  }
+
+  // Collectives of one group meet their partners by order alone, and only a stream keeps order.
+  void check_collectives() const {
+    std::vector<int> first(program_.groups.size(), -1);
+    for (int o = 0; o < static_cast<int>(program_.ops.size()); ++o) {
+      const int g = op(o).group;
+      if (g < 0) continue;
+      require(at(g) < program_.groups.size(), "op {} is a collective of group {} of {}", op(o).name, g,
+              program_.groups.size());
+      if (first[at(g)] < 0) first[at(g)] = o;
+      const Op& other = op(first[at(g)]);
+      require(op(o).stream == other.stream,
+              "ops {} and {} are collectives of group {} on streams {} and {}; legal: one stream a group",
+              other.name, op(o).name, program_.groups[at(g)].name, other.stream, op(o).stream);
     }
   }
 

@@ -62,6 +62,7 @@ struct Executor::Prepared {
 
   const Program& program;
   int index;                                     // position in the executor
+  std::vector<Communicator*> communicators;      // by group
   std::vector<std::vector<int>> stream_ops;      // by stream
   std::vector<std::vector<Event>> events;        // by op
   std::vector<std::atomic<std::uint32_t>> done;  // by op: iterations that are over, kAll or kFailed
@@ -111,6 +112,7 @@ Executor::Executor(const BufferTable& table, const MemoryPlan& plan,
 void Executor::prepare(const Program& program) {
   auto p = std::make_unique<Prepared>(program, static_cast<int>(prepared_.size()));
   PLANALTO_CHECK(program.waits.size() == program.ops.size(), "program {} has no waits", program.name);
+  for (const CommGroup& g : program.groups) p->communicators.push_back(communicator(g));
   p->stream_ops.resize(program.streams.size());
   p->events.resize(program.ops.size());
   if (options_.time_ops) p->times_offsets.push_back(0);
@@ -131,6 +133,17 @@ void Executor::prepare(const Program& program) {
                    program.name, r.max_trips);
   }
   prepared_.push_back(std::move(p));
+}
+
+Communicator* Executor::communicator(const CommGroup& group) {
+  for (const auto& [name, communicator] : communicators_) {
+    if (name == group.name) return communicator.get();
+  }
+  PLANALTO_CHECK(options_.make_communicator || group.ranks.size() == 1,
+                 "group {} has {} ranks and nothing that joins them", group.name, group.ranks.size());
+  communicators_.emplace_back(
+      group.name, options_.make_communicator ? options_.make_communicator(group) : self_communicator());
+  return communicators_.back().second.get();
 }
 
 void Executor::start_threads() {
@@ -178,13 +191,19 @@ void Executor::run(int program) {
   if (failure_) throw Error(failure_->kind, failure_->message);
 }
 
-// When a stream stops early, whoever waits for one of its ops is told. No other thread writes their counters.
-void Executor::run_stream(Prepared& p, int stream) {
-  const std::vector<int>& ops = p.stream_ops[at(stream)];
+RunContext Executor::context_of(const Prepared& p, int stream) const {
   RunContext context;
   context.exec = &exec_[at(stream)];
   context.base = base_.data();
   context.slot_stride = plan_.slot_strides.data();
+  context.communicators = p.communicators.data();
+  return context;
+}
+
+// When a stream stops early, whoever waits for one of its ops is told. No other thread writes their counters.
+void Executor::run_stream(Prepared& p, int stream) {
+  const std::vector<int>& ops = p.stream_ops[at(stream)];
+  RunContext context = context_of(p, stream);
   bool going = true;
   for (std::size_t i = 0; i < ops.size() && going;) {
     const int region = p.program.ops[at(ops[i])].repeat;
@@ -203,10 +222,7 @@ void Executor::run_stream(Prepared& p, int stream) {
 }
 
 bool Executor::run_region(Prepared& p, int stream, std::span<const int> ops) {
-  RunContext context;
-  context.exec = &exec_[at(stream)];
-  context.base = base_.data();
-  context.slot_stride = plan_.slot_strides.data();
+  RunContext context = context_of(p, stream);
   std::int64_t trips = 0;
   if (!enter_region(p, stream, ops.front(), trips)) return false;
   for (std::int64_t i = 0; i < trips; ++i) {
@@ -309,7 +325,8 @@ std::span<const OpTime> Executor::op_times(int program, int op) const {
 }
 
 std::string Executor::first_nonfinite(int program) {
-  return planalto::first_nonfinite(table_, prepared_[at(program)]->program, plan_, base_, exec_[0]);
+  const Prepared& p = *prepared_[at(program)];
+  return planalto::first_nonfinite(table_, p.program, context_of(p, 0));
 }
 
 MemoryReport Executor::memory_report() const {

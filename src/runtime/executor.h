@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,6 +21,7 @@
 
 #include "base/error.h"
 #include "base/exec_context.h"
+#include "comm/communicator.h"
 #include "program/placement.h"
 #include "program/program.h"
 #include "runtime/arena.h"
@@ -32,6 +34,8 @@ struct ExecutorOptions {
   // Poison, and again each transient buffer before its first use in a run; see memory_report().
   bool measure = false;
   bool time_ops = false;  // see op_times()
+  // Makes the communicator of a group, once for each name. Empty: groups of one rank only.
+  std::function<std::unique_ptr<Communicator>(const CommGroup&)> make_communicator{};
 };
 
 // By the steady clock; of an execution that did not take place both are 0.
@@ -77,8 +81,10 @@ class Executor {
   };
 
   void prepare(const Program& program);
+  Communicator* communicator(const CommGroup& group);
   void start_threads();
   void thread_main(int stream);
+  RunContext context_of(const Prepared& p, int stream) const;
   void run_stream(Prepared& p, int stream);
   bool run_region(Prepared& p, int stream, std::span<const int> ops);
   bool enter_region(Prepared& p, int stream, int first_op, std::int64_t& trips);
@@ -93,7 +99,8 @@ class Executor {
   std::vector<void*> base_;  // by buffer id
   std::unique_ptr<MemoryMeasure> measure_;
   std::vector<std::unique_ptr<Prepared>> prepared_;
-  std::vector<ExecContext> exec_;  // by stream
+  std::vector<ExecContext> exec_;                                                     // by stream
+  std::vector<std::pair<std::string, std::unique_ptr<Communicator>>> communicators_;  // by name
   Prepared* current_ = nullptr;
   std::atomic<std::uint32_t> running_{0};  // streams other than 0 that have not finished the present run
   std::atomic<bool> stop_{false};

@@ -28,16 +28,12 @@ std::int64_t find_nonfinite(const void* data, std::int64_t n, ToFloat to_value) 
 
 class Walk {
  public:
-  Walk(const BufferTable& table, const Program& program, const MemoryPlan& plan,
-       const std::vector<void*>& base, const ExecContext& exec)
+  Walk(const BufferTable& table, const Program& program, const RunContext& context)
       : table_(table),
         program_(program),
         in_iteration_(lives_in_iteration(table, program)),
-        begun_(at(2 * table.size()), 0) {
-    context_.exec = &exec;
-    context_.base = base.data();
-    context_.slot_stride = plan.slot_strides.data();
-  }
+        begun_(at(2 * table.size()), 0),
+        context_(context) {}
 
   std::string run() {
     const int num_ops = static_cast<int>(program_.ops.size());
@@ -113,9 +109,8 @@ class Walk {
 
 }  // namespace
 
-std::string first_nonfinite(const BufferTable& table, const Program& program, const MemoryPlan& plan,
-                            const std::vector<void*>& base, const ExecContext& exec) {
-  return Walk(table, program, plan, base, exec).run();
+std::string first_nonfinite(const BufferTable& table, const Program& program, const RunContext& context) {
+  return Walk(table, program, context).run();
 }
 
 }  // namespace planalto

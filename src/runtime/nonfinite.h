@@ -7,16 +7,13 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "program/placement.h"
 #include "program/program.h"
 
 namespace planalto {
 
 // "op X wrote nan to the buffer Y at row 3, column 5", of the first op that wrote such a value to an activation or a gradient; ""
-// when none did. Buffers begin as zeros, and workspaces may hold what they like. base: by buffer id, the address of slot 0.
-std::string first_nonfinite(const BufferTable& table, const Program& program, const MemoryPlan& plan,
-                            const std::vector<void*>& base, const ExecContext& exec);
+// when none did. Buffers begin as zeros, and workspaces may hold what they like. Every rank of the program's groups calls it.
+std::string first_nonfinite(const BufferTable& table, const Program& program, const RunContext& context);
 
 }  // namespace planalto

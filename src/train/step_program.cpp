@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/step_program.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "ops/collective.h"
 #include "ops/rows.h"
 
 namespace planalto {
@@ -25,8 +27,9 @@ StepBuffers make_buffers(BufferTable& table, const ModelConfig& c, const StepOpt
   s.aux_scale = add("input.aux_scale", DType::f64, m, (1 + c.num_mtp) * ops::kNumScales, Role::input);
   s.scalars = add("input.adamw", DType::f32,
                   static_cast<std::int64_t>(sizeof(kernels::AdamWScalars) / sizeof(float)), 1, Role::input);
-  s.grad_scales = add("input.grad_scales", DType::f32, 1 + c.num_mtp, 1, Role::input);
-  s.trained = add("input.trained", DType::i64, 1, 1, Role::input);
+  s.loss_weights = add("input.loss_weights", DType::f64, 1 + c.num_mtp, 1, Role::input);
+  s.trained = add("input.trained", DType::i64, 1 + c.num_mtp, 1, Role::input);
+  s.all_trained = add("statistic.all_trained", DType::i64, 1 + c.num_mtp, 1, Role::statistic);
   s.loss_sums = add("statistic.loss_sums", DType::f64,
                     1 + c.num_mtp + static_cast<std::int64_t>(o.aux_losses.size()), 1, Role::statistic);
   const std::int64_t moe = num_moe_blocks(c);
@@ -82,6 +85,31 @@ ops::Batch select_microbatch(Builder& b, const StepBuffers& s, std::int64_t max_
   return batch;
 }
 
+// One division for the whole step: the gradient of each loss is scaled by its weight over its labels on all ranks.
+Buffer scale_gradients(Builder& b, const StepBuffers& s, const CommGroup& world) {
+  const std::int64_t n = b.info(s.trained).elements();
+  b.emit({.name = "count.trained",
+          .kind = "copy",
+          .accesses = {ops::reads(s.trained), ops::writes(s.all_trained)},
+          .run = [=](const RunContext& ctx) {
+            std::copy_n(ctx.data<std::int64_t>(s.trained), n, ctx.data<std::int64_t>(s.all_trained));
+          }});
+  ops::all_reduce(b, "reduce.trained", world, s.all_trained, Reduction::sum);
+  const Buffer scales = b.transient("grad_scales", DType::f32, n, 1);
+  b.emit({.name = "grad_scales",
+          .kind = "grad_scales",
+          .accesses = {ops::reads(s.all_trained), ops::reads(s.loss_weights), ops::writes(scales)},
+          .run = [=](const RunContext& ctx) {
+            const auto* trained = ctx.data<std::int64_t>(s.all_trained);
+            const auto* weights = ctx.data<double>(s.loss_weights);
+            for (std::int64_t i = 0; i < n; ++i) {
+              const auto labels = static_cast<double>(std::max<std::int64_t>(trained[i], 1));
+              ctx.data<float>(scales)[i] = static_cast<float>(weights[i] / labels);
+            }
+          }});
+  return scales;
+}
+
 // The norm needs the squares of every gradient: taken as each is complete, while it is still near.
 class GradNormListener final : public Listener {
  public:
@@ -117,6 +145,8 @@ class StepBuilder {
     b.add_listener(&optimizer);
     ops::fill_zero(b, "zero.loss_sums", p_.buffers.loss_sums);
     if (num_moe_blocks(p_.config) > 0) ops::fill_zero(b, "zero.route_totals", p_.buffers.route_totals);
+    b.set_phase(Phase::data);
+    grad_scales_ = scale_gradients(b, p_.buffers, world_);
     const std::int64_t m = options_.num_microbatches;
     microbatch(b, m == 1 ? "only" : "first", 0);
     if (m > 2) {
@@ -138,6 +168,7 @@ class StepBuilder {
     LanguageModel model(m);
     model.hidden_states(b, batch);
     model.losses(b, batch, {});
+    ops::all_reduce(b, "reduce.loss_sums", world_, p_.buffers.loss_sums, Reduction::sum);
     return b.finish();
   }
 
@@ -182,15 +213,19 @@ class StepBuilder {
     m.num_microbatches = options_.num_microbatches;
     LanguageModel model(m);
     model.hidden_states(b, batch);
-    model.losses(b, batch, p_.buffers.grad_scales);
+    model.losses(b, batch, grad_scales_);
     b.set_phase(Phase::backward);
     model.backward(b, batch);
   }
 
   void optimizer(Builder& b) {
     const StepBuffers& s = p_.buffers;
+    b.set_phase(Phase::exchange);
+    ops::all_reduce(b, "reduce.loss_sums", world_, s.loss_sums, Reduction::sum);
+    if (num_moe_blocks(p_.config) > 0)
+      ops::all_reduce(b, "reduce.route_totals", world_, s.route_totals, Reduction::sum);
     b.set_phase(Phase::optimizer);
-    ops::decide_step(b, "decide", s.square_sums, s.loss_sums, s.trained, options_.clip_norm, s.verdict);
+    ops::decide_step(b, "decide", s.square_sums, s.loss_sums, s.all_trained, options_.clip_norm, s.verdict);
     for (const Parameter& p : p_.parameters.all()) {
       if (!p.gradient.valid()) continue;
       const bool decays = options_.decays ? options_.decays(p.spec) : p.spec.decay_by_default;
@@ -215,8 +250,10 @@ class StepBuilder {
 
   TrainingPrograms& p_;
   const StepOptions& options_;
+  CommGroup world_ = options_.mesh.group(MeshAxis::world);
   Target target_;
   Observer* observer_;
+  Buffer grad_scales_;
 };
 
 std::int64_t num_trainable(const ParameterSet& parameters) {

@@ -2,7 +2,8 @@
 // step_program.h: builds the programs of a training run: one optimizer step over M microbatches, and one evaluation batch.
 // Shapes      inputs of a step: ids, labels, positions [M, T] int32, doc_offsets [M, T + 1] int32, counts [M, 3] int64,
 //             aux_scale [M, 1 + MTP depths, 2] double; T = micro_batch * seq_len packed tokens
-// Invariants  microbatches are first / middle (a Repeat of M - 2) / last, so the length of the program does not depend on M
+// Invariants  microbatches are first / middle (a Repeat of M - 2) / last, so the length of the program does not depend on M.
+//             Labels, losses and routes are counted over all ranks of the mesh
 // Memory      buffers only; eval shares the inputs and, in the arena, the transients' space
 #pragma once
 
@@ -13,10 +14,12 @@
 #include "kernels/optimizer.h"
 #include "model/language_model.h"
 #include "ops/optimizer.h"
+#include "parallel/mesh.h"
 
 namespace planalto {
 
 struct StepOptions {
+  Mesh mesh;
   Precision precision = Precision::fp32;
   std::int64_t max_tokens = 0;        // T
   std::int64_t num_microbatches = 1;  // M
@@ -37,8 +40,9 @@ struct StepOptions {
 struct StepBuffers {
   Buffer ids, labels, positions, doc_offsets, counts, aux_scale;
   Buffer scalars;        // kernels::AdamWScalars
-  Buffer grad_scales;    // fp32 [1 + num_mtp]
-  Buffer trained;        // int64 [1]: labels of the whole step
+  Buffer loss_weights;   // double [1 + num_mtp]: what the mean of each loss counts for
+  Buffer trained;        // int64 [1 + num_mtp]: labels of each loss in this rank's step
+  Buffer all_trained;    // the same of all ranks
   Buffer loss_sums;      // double [1 + num_mtp + aux losses]
   Buffer route_totals;   // int64 [moe blocks, E]
   Buffer joined_counts;  // int64 [E]; invalid when no auxiliary loss joins layers

@@ -186,20 +186,18 @@ void Trainer::fill_inputs() {
     for (std::size_t d = 0; d < mtp_trained_.size(); ++d)
       mtp_trained_[d] += count_mtp_labels(v, static_cast<std::int64_t>(d));
   }
-  *launch_.data<std::int64_t>(s.trained) = step_trained_;
+  auto* trained = launch_.data<std::int64_t>(s.trained);
+  trained[0] = step_trained_;
+  std::copy(mtp_trained_.begin(), mtp_trained_.end(), trained + 1);
   fill_scales();
 }
 
-// One division for the whole step: every microbatch's gradient is scaled by the labels (documents, tokens) of all.
 void Trainer::fill_scales() {
   const StepBuffers& s = programs_.buffers;
-  float* scales = launch_.data<float>(s.grad_scales);
-  scales[0] = static_cast<float>(1.0 / static_cast<double>(std::max<std::int64_t>(step_trained_, 1)));
-  const auto depths = static_cast<double>(mtp_trained_.size());
-  for (std::size_t d = 0; d < mtp_trained_.size(); ++d) {
-    scales[d + 1] = static_cast<float>(
-        options_.mtp_lambda / (depths * static_cast<double>(std::max<std::int64_t>(mtp_trained_[d], 1))));
-  }
+  double* weights = launch_.data<double>(s.loss_weights);
+  weights[0] = 1.0;
+  std::fill_n(weights + 1, mtp_trained_.size(),
+              options_.mtp_lambda / static_cast<double>(mtp_trained_.size()));
   fill_aux_scales();
   const auto update = static_cast<double>(state_.updates + 1);
   *launch_.data<kernels::AdamWScalars>(s.scalars) = {

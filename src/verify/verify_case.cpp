@@ -111,15 +111,16 @@ void CaseRun::set_batch(const std::vector<std::int64_t>& ids, const std::vector<
   v.counts[ops::kNumDocuments] = documents;
   v.counts[ops::kNumTrained] = trained_;
   const StepBuffers& s = programs_.buffers;
-  *launch_.data<std::int64_t>(s.trained) = trained_;
+  auto* trained = launch_.data<std::int64_t>(s.trained);
+  auto* weights = launch_.data<double>(s.loss_weights);
+  trained[0] = trained_;
+  weights[0] = 1.0;
   std::fill_n(launch_.data<double>(s.aux_scale), (1 + config_.num_mtp) * ops::kNumScales, 1.0);
-  float* scales = launch_.data<float>(s.grad_scales);
-  scales[0] = static_cast<float>(1.0 / static_cast<double>(trained_));
   mtp_trained_.clear();
   for (std::int64_t d = 0; d < config_.num_mtp; ++d) {
     mtp_trained_.push_back(std::max<std::int64_t>(count_mtp_labels(v, d), 1));
-    scales[d + 1] =
-        static_cast<float>(mtp_lambda / static_cast<double>(config_.num_mtp * mtp_trained_.back()));
+    trained[d + 1] = mtp_trained_.back();
+    weights[d + 1] = mtp_lambda / static_cast<double>(config_.num_mtp);
   }
 }
 

@@ -74,9 +74,10 @@ class ModelRun {
     counts[ops::kNumTokens] = kTokens;
     counts[ops::kNumDocuments] = 3;
     counts[ops::kNumTrained] = trained;
-    *launch_.data<std::int64_t>(s.trained) = trained;
-    auto* scales = launch_.data<float>(s.grad_scales);
-    for (std::int64_t i = 0; i <= config_.num_mtp; ++i) scales[i] = static_cast<float>(weight_of_loss(i));
+    for (std::int64_t i = 0; i <= config_.num_mtp; ++i) {
+      launch_.data<std::int64_t>(s.trained)[i] = i == 0 ? trained : 1;
+      launch_.data<double>(s.loss_weights)[i] = weight_of_loss(i) * static_cast<double>(i == 0 ? trained : 1);
+    }
     *launch_.data<kernels::AdamWScalars>(s.scalars) = {};  // learning rate 0
     std::fill_n(launch_.data<double>(s.aux_scale), programs_.table[s.aux_scale].elements(), 1.0);
   }

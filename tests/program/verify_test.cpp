@@ -218,7 +218,33 @@ TEST(Verify, FingerprintsDifferWhereRanksWouldDisagree) {
   EXPECT_NE(changed([](Sound& s) { s.p.ops[2].accesses.pop_back(); }), expected);
   EXPECT_NE(changed([](Sound& s) { s.p.waits[2].clear(); }), expected);
   EXPECT_NE(changed([](Sound& s) { s.p.repeats[0].max_trips = 9; }), expected);
+  EXPECT_NE(changed([](Sound& s) { s.p.groups.push_back({.name = "world"}); }), expected);
+  EXPECT_NE(changed([](Sound& s) { s.p.ops[2].group = 0; }), expected);
   EXPECT_NE(changed([](Sound& s) { s.p.target.isa = static_cast<kernels::Isa>(2); }), expected);
+}
+
+// Ranks stand in different places of the same groups, and their programs are the same.
+TEST(Verify, FingerprintIsTheSameOnAllRanksOfAGroup) {
+  const auto of_rank = [](int rank, std::vector<int> ranks) {
+    Sound s;
+    s.p.groups.push_back({.name = "world", .ranks = std::move(ranks), .rank = rank});
+    return fingerprint(s.m.table(), s.p);
+  };
+  EXPECT_EQ(of_rank(0, {0, 1}), of_rank(1, {0, 1}));
+  EXPECT_NE(of_rank(0, {0, 1}), of_rank(0, {0, 2}));
+}
+
+TEST(Verify, CollectivesOfAGroupOnTwoStreams) {
+  Sound s;
+  s.p.groups = {{.name = "world"}, {.name = "data"}};
+  s.p.ops[0].group = s.p.ops[2].group = 0;
+  s.p.ops[1].group = s.p.ops[5].group = 1;
+  EXPECT_EQ(s.complaint(), "");
+  s.p.ops[5].group = 0;
+  EXPECT_THAT(s.complaint(), AllOf(HasSubstr("ops count and store are collectives of group world"),
+                                   HasSubstr("streams 0 and 1; legal: one stream a group")));
+  s.p.ops[5].group = 2;
+  EXPECT_THAT(s.complaint(), HasSubstr("op store is a collective of group 2 of 2"));
 }
 
 }  // namespace

@@ -237,5 +237,67 @@ TEST(Executor, TimesEachIteration) {
   }
 }
 
+// Stands for a group of two whose other rank always contributes `other`.
+class AddsOther final : public Communicator {
+ public:
+  explicit AddsOther(std::int64_t other) : other_(other) {}
+  int size() const override { return 2; }
+  int rank() const override { return 0; }
+  void all_reduce(const planalto::Run& v, Reduction) override {
+    for (std::int64_t i = 0; i < v.count; ++i) static_cast<std::int64_t*>(v.data)[i] += other_;
+  }
+  void reduce_scatter(const ConstRun&, const planalto::Run&, Reduction) override {}
+  void all_gather(const ConstRun&, const planalto::Run&) override {}
+  void all_to_all_v(const ConstRun&, std::span<const std::int64_t>, const planalto::Run&,
+                    std::span<const std::int64_t>) override {}
+  void send(const ConstRun&, int) override {}
+  void receive(const planalto::Run&, int) override {}
+  void barrier() override {}
+  void abort(const char*) noexcept override {}
+
+ private:
+  std::int64_t other_;
+};
+
+struct WithGroups {
+  ProgramMaker m;
+  Buffer x = m.persistent("x", DType::i64, 1);
+
+  explicit WithGroups(std::vector<int> ranks) {
+    const int data = m.builder.group({.name = "data", .ranks = ranks, .rank = 0});
+    const int world = m.builder.group({.name = "world", .ranks = ranks, .rank = 0});
+    EXPECT_EQ(m.builder.group({.name = "data", .ranks = ranks, .rank = 0}), data);
+    m.op("compute", "one", {writes(x)}, [=, b = x](const RunContext& c) { *c.data<std::int64_t>(b) = 1; });
+    for (const int group : {world, data}) {
+      m.op("compute", "reduce", {updates(x)}, [=, b = x](const RunContext& c) {
+        c.communicators[group]->all_reduce({c.data<void>(b), DType::i64, 1}, Reduction::sum);
+      });
+    }
+  }
+};
+
+TEST(Executor, GivesEachOpTheCommunicatorOfItsGroup) {
+  WithGroups g({0, 1});
+  std::vector<std::string> made;
+  ExecutorOptions options;
+  options.make_communicator = [&](const CommGroup& group) {
+    made.push_back(group.name);
+    return std::make_unique<AddsOther>(group.name == "data" ? 10 : 100);
+  };
+  Running r(g.m, options);
+  r.executor.run(0);
+  EXPECT_EQ(*r.executor.data<std::int64_t>(g.x), 111);
+  EXPECT_THAT(made, ::testing::ElementsAre("data", "world"));
+}
+
+TEST(Executor, AGroupOfOneNeedsNobody) {
+  WithGroups g({0});
+  Running r(g.m);
+  r.executor.run(0);
+  EXPECT_EQ(*r.executor.data<std::int64_t>(g.x), 1);
+  WithGroups two({0, 1});
+  EXPECT_THROW(Running other(two.m), Error);
+}
+
 }  // namespace
 }  // namespace planalto
