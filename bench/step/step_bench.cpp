@@ -106,7 +106,7 @@ void print_ops(const Trainer& trainer) {
   const Program& step = trainer.programs().step;
   RunCounts counts;
   counts.tokens = 4096;
-  counts.attention_pairs = 8 * 512 * 513 / 2;
+  counts.attention_pairs = 8 * 512 * 513 / 2.0;
   double total = 0.0;
   for (int i = 0; i < static_cast<int>(step.ops.size()); ++i) {
     const Op& op = step.ops[static_cast<std::size_t>(i)];

@@ -6,34 +6,43 @@
 #define PLANALTO_KERNELS(X) \
   PLANALTO_GEMM_KERNELS(X) PLANALTO_ROW_KERNELS(X) PLANALTO_ROUTE_KERNELS(X) PLANALTO_ATTENTION_KERNELS(X)
 
-#define PLANALTO_GEMM_KERNELS(X)                     \
-  X(grouped_gemm_forward, GroupedGemmForward)        \
-  X(grouped_gemm_grad_input, GroupedGemmGradInput)   \
+// Version 14 has no stable form for these.
+// clang-format off
+#define PLANALTO_GEMM_KERNELS(X) \
+  X(grouped_gemm_forward, GroupedGemmForward) \
+  X(grouped_gemm_grad_input, GroupedGemmGradInput) \
   X(grouped_gemm_grad_weight, GroupedGemmGradWeight) \
-  X(peak_multiply_add, PeakMultiplyAdd)              \
-  X(peak_read, PeakRead)                             \
+  X(peak_multiply_add, PeakMultiplyAdd) \
+  X(peak_read, PeakRead) \
   X(peak_update, PeakUpdate)
-#define PLANALTO_ROUTE_KERNELS(X)                                                           \
-  X(router_forward, RouterForward)                                                          \
-  X(router_weights, RouterWeights)                                                          \
-  X(router_backward, RouterBackward)                                                        \
-  X(router_aux_loss, RouterAuxLoss) X(route_layout, RouteLayout) X(gather_rows, GatherRows) \
-      X(combine_rows, CombineRows) X(unsort_route_values, UnsortRouteValues) X(scatter_rows, ScatterRows)
-#define PLANALTO_ROW_KERNELS(X)            \
-  X(embedding_forward, EmbeddingForward)   \
+#define PLANALTO_ROUTE_KERNELS(X) \
+  X(router_forward, RouterForward) \
+  X(router_weights, RouterWeights) \
+  X(router_backward, RouterBackward) \
+  X(router_aux_loss, RouterAuxLoss) \
+  X(route_layout, RouteLayout) \
+  X(gather_rows, GatherRows) \
+  X(combine_rows, CombineRows) \
+  X(unsort_route_values, UnsortRouteValues) \
+  X(scatter_rows, ScatterRows)
+#define PLANALTO_ROW_KERNELS(X) \
+  X(embedding_forward, EmbeddingForward) \
   X(embedding_backward, EmbeddingBackward) \
-  X(add_rows, AddRows)                     \
-  X(cast_elements, CastElements)           \
-  X(fill_zero, FillZero)                   \
-  X(bias_grad, BiasGrad)                   \
-  X(mla_keys_forward, MlaKeysForward)      \
-  X(mla_keys_backward, MlaKeysBackward)    \
-  X(rms_norm_forward, RmsNormForward)      \
-  X(rms_norm_backward, RmsNormBackward)    \
-  X(swiglu_forward, SwigluForward)         \
-  X(swiglu_backward, SwigluBackward)       \
-  X(rope_apply, RopeApply)                 \
-  X(adamw_update, AdamWUpdate)             \
+  X(add_rows, AddRows) \
+  X(cast_elements, CastElements) \
+  X(fill_zero, FillZero) \
+  X(bias_grad, BiasGrad) \
+  X(mla_keys_forward, MlaKeysForward) \
+  X(mla_keys_backward, MlaKeysBackward) \
+  X(rms_norm_forward, RmsNormForward) \
+  X(rms_norm_backward, RmsNormBackward) \
+  X(swiglu_forward, SwigluForward) \
+  X(swiglu_backward, SwigluBackward) \
+  X(rope_apply, RopeApply) \
+  X(adamw_update, AdamWUpdate) \
   X(sum_squares, SumSquares)
 #define PLANALTO_ATTENTION_KERNELS(X) \
-  X(attention_forward, AttentionForward) X(attention_backward, AttentionBackward) X(loss_head, LossHead)
+  X(attention_forward, AttentionForward) \
+  X(attention_backward, AttentionBackward) \
+  X(loss_head, LossHead)
+// clang-format on
