@@ -50,7 +50,8 @@ int plan_model(const PlanArguments& a) {
   if (bf16 && a.precision != "bf16")
     fail(ErrorKind::config, "--precision {} is unknown; legal: fp32, bf16", a.precision);
   BufferTable table;
-  const ParameterSet parameters(table, model, bf16 ? Precision::bf16 : Precision::fp32, true);
+  const ParameterSet parameters(table, model,
+                                {.precision = bf16 ? Precision::bf16 : Precision::fp32, .training = true});
   std::int64_t weights = 0, gradients = 0, states = 0;
   for (const BufferInfo& info : table.infos()) {
     (info.role == Role::parameter  ? weights
@@ -80,9 +81,12 @@ int plan_model(const PlanArguments& a) {
   return 0;
 }
 
-const char* lives(const BufferInfo& info, const RunPlan& plan) {
+std::string lives(const BufferInfo& info, const RunPlan& plan) {
   if (info.persistent) return "run";
-  return info.program == plan.programs->step.index ? "step" : "eval";
+  for (const Program* p : plan.programs->all()) {
+    if (info.program == p->index) return p->name;
+  }
+  return "";
 }
 
 std::vector<std::int64_t> buffers_by_size(const RunPlan& plan) {
@@ -163,7 +167,7 @@ void print_buffers(const RunPlan& plan, bool all) {
   for (std::size_t k = 0; k < shown; ++k) {
     const BufferInfo& info = plan.programs->table.infos()[static_cast<std::size_t>(ids[k])];
     std::printf("%-58s %-16s %-7s %-5s %-5s %14lld\n", info.name.c_str(), to_string(info.role),
-                to_string(info.tier), lives(info, plan), to_string(info.dtype),
+                to_string(info.tier), lives(info, plan).c_str(), to_string(info.dtype),
                 static_cast<long long>(info.bytes()) * info.slots);
   }
   if (shown < ids.size()) std::printf("... and %zu smaller ones (--all prints them)\n", ids.size() - shown);

@@ -55,7 +55,7 @@ Program build_cached(GeneratePrograms& p, const std::string& name, int index, st
 GeneratePrograms::GeneratePrograms(const ModelConfig& model, Precision precision, std::int64_t max_length,
                                    std::int64_t prefill_chunk, const Target& target)
     : config(main_model(model)),
-      parameters(table, config, precision, false),
+      parameters(table, config, {.precision = precision}),
       max_len(max_length),
       chunk(prefill_chunk) {
   GenerateBuffers& s = buffers;
@@ -80,7 +80,7 @@ GeneratePrograms::GeneratePrograms(const ModelConfig& model, Precision precision
 
 EvalPrograms::EvalPrograms(const ModelConfig& model, Precision precision, std::int64_t max_tokens,
                            std::int64_t max_positions, const Target& target)
-    : config(main_model(model)), parameters(table, config, precision, false) {
+    : config(main_model(model)), parameters(table, config, {.precision = precision}) {
   EvalBuffers& s = buffers;
   const std::int64_t t = max_tokens;
   s.ids = add_buffer(table, "input.ids", DType::i32, t, 1, Role::input);

@@ -23,6 +23,15 @@ void check_view(const char* name, const ConstMatrix& m, std::int64_t rows, std::
   PLANALTO_CHECK(m.data != nullptr || rows * cols == 0, "{} of {} x {} has no data", name, rows, cols);
 }
 
+// A packed copy stands in for the weight's values; its shape still comes from the view.
+void check_weight(const ConstMatrix& w, const void* packed, std::int64_t rows, std::int64_t cols) {
+  if (packed == nullptr) return check_view("w", w, rows, cols);
+  PLANALTO_CHECK(w.dtype == DType::bf16 && w.rows >= rows && w.cols == cols,
+                 "the packed w is {} {} x {}, needs bf16 {} x {}", to_string(w.dtype), w.rows, w.cols, rows,
+                 cols);
+  PLANALTO_CHECK(reinterpret_cast<std::uintptr_t>(packed) % 64 == 0, "the packed w is not 64-byte aligned");
+}
+
 // The rows that the segments cover.
 std::int64_t check_segments(const Segments& s, const RowCount& rows) {
   const std::int64_t valid = rows.get();
@@ -66,7 +75,7 @@ std::int64_t grouped_gemm_workspace_bytes(const GroupedGemmDescription& d, Isa i
 void grouped_gemm_forward(const ExecContext& ctx, const GroupedGemmForward& a) {
   const std::int64_t rows = check_segments(a.segments, a.rows), n = a.y.cols, k = a.x.cols;
   check_view("x", a.x, rows, k);
-  check_view("w", a.w, a.segments.num * n, k);
+  check_weight(a.w, a.packed, a.segments.num * n, k);
   check_view("y", a.y, rows, n);
   const GroupedGemmDescription d{
       GemmPass::forward, common_dtype(a.x, a.w), a.rows.capacity * a.rows.multiplier, n, k, a.segments.num};
@@ -77,7 +86,7 @@ void grouped_gemm_forward(const ExecContext& ctx, const GroupedGemmForward& a) {
 void grouped_gemm_grad_input(const ExecContext& ctx, const GroupedGemmGradInput& a) {
   const std::int64_t rows = check_segments(a.segments, a.rows), n = a.dy.cols, k = a.dx.cols;
   check_view("dy", a.dy, rows, n);
-  check_view("w", a.w, a.segments.num * n, k);
+  check_weight(a.w, a.packed, a.segments.num * n, k);
   check_view("dx", a.dx, rows, k);
   const GroupedGemmDescription d{
       GemmPass::grad_input, common_dtype(a.dy, a.w), a.rows.capacity * a.rows.multiplier, n, k,

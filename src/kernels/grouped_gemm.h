@@ -6,7 +6,7 @@
 //             written. offsets null: one segment of rows.get() rows.
 // Numerics    bf16 or fp32, each operand its own; a sum is one chain of fp32 fused multiply-adds in ascending k (pairs of k
 //             on AVX-512-BF16 when both operands are bf16), then + y, + bias, one rounding. grad_weight's chain goes on from
-//             dw. So bits depend on neither threads, nor the number of rows, nor a row's place; weight gradients of
+//             dw. A packed copy gives the bits of the plain weight. So bits depend on neither threads, nor the number of rows, nor a row's place; weight gradients of
 //             microbatches accumulated in order have the bits of one big batch (when no pair straddles a seam).
 // Memory      scratch from `workspace`, as grouped_gemm_workspace_bytes says
 // Errors      internal: shapes, strides or dtypes that do not fit together, offsets that descend, a small workspace
@@ -33,6 +33,8 @@ struct Segments {
 struct GroupedGemmForward {
   ConstMatrix x;
   ConstMatrix w;
+  const void* packed =
+      nullptr;  // the forward copy of w (packed_weight.h), read in its place: w.data may be null
   const void* bias = nullptr;  // [E, N], dtype of w; null: none
   Matrix y;                    // bf16 or fp32
   Segments segments = {};
@@ -44,6 +46,7 @@ struct GroupedGemmForward {
 struct GroupedGemmGradInput {
   ConstMatrix dy;
   ConstMatrix w;
+  const void* packed = nullptr;  // the backward copy of w
   Matrix dx;
   Segments segments = {};
   RowCount rows;

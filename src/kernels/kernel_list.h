@@ -12,6 +12,7 @@
   X(grouped_gemm_forward, GroupedGemmForward) \
   X(grouped_gemm_grad_input, GroupedGemmGradInput) \
   X(grouped_gemm_grad_weight, GroupedGemmGradWeight) \
+  X(pack_weight, PackWeight) \
   X(peak_multiply_add, PeakMultiplyAdd) \
   X(peak_read, PeakRead) \
   X(peak_update, PeakUpdate)

@@ -16,6 +16,10 @@ void adamw_update(const ExecContext& ctx, const AdamWUpdate& a) {
   PLANALTO_CHECK(a.scalars != nullptr, "adamw_update: no scalars");
   PLANALTO_CHECK(a.n == 0 || (a.grad != nullptr && a.master != nullptr && a.m != nullptr && a.v != nullptr),
                  "adamw_update: {} elements without grad, master, m or v", a.n);
+  const PackedCopies& c = a.packed;
+  PLANALTO_CHECK(c.num == 0 || (c.num * c.n * c.k == a.n && a.weight == nullptr),
+                 "adamw_update: packed copies of {} x [{}, {}] for {} elements{}", c.num, c.n, c.k, a.n,
+                 a.weight == nullptr ? "" : ", and a plain one");
   ctx.kernels->adamw_update(ctx, a);
 }
 

@@ -16,6 +16,7 @@
 
 #include "base/view.h"
 #include "kernels/isa.h"
+#include "kernels/packed_weight.h"
 
 namespace planalto {
 struct ExecContext;
@@ -34,7 +35,8 @@ struct AdamWUpdate {
   float* master = nullptr;
   float* m = nullptr;
   float* v = nullptr;
-  void* weight = nullptr;  // bf16 [n]; null in fp32, where master is the weight
+  void* weight = nullptr;  // bf16 [n]; null in fp32, where master is the weight, and where copies are packed
+  PackedCopies packed{};   // written in the same pass; num 0: none
   const AdamWScalars* scalars = nullptr;
   const float* grad_factor = nullptr;  // clipping; null: 1
   const std::int32_t* skip = nullptr;  // null: never

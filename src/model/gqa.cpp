@@ -92,7 +92,7 @@ ops::AttentionOperands GqaAttention::operands(const ops::Batch& batch, Buffer ke
 void GqaAttention::project(Builder& b, const ops::Batch& batch, Buffer x, const std::string& name,
                            Projection& p) const {
   p.raw = b.transient(name, m_->dtype, batch.max_tokens, p.heads * p.head_dim);
-  ops::linear(b, name + "_proj", x, p.weight->weight, p.raw, batch.tokens(),
+  ops::linear(b, name + "_proj", x, p.weight->matrix(), p.raw, batch.tokens(),
               p.bias != nullptr ? p.bias->weight : Buffer{});
   p.value = p.norm ? p.norm->forward(b, batch.tokens(), p.raw) : p.raw;
   if (p.rotates) ops::rope(b, name + "_rope", p.value, batch, rope_shape(p), false);
@@ -105,12 +105,12 @@ void GqaAttention::project_backward(Builder& b, const ops::Batch& batch, const s
   if (p.norm) p.norm->backward(b, rows, dvalue, dvalue, false);
   if (p.bias != nullptr) ops::bias_grad(b, name + "_proj.bias_grad", dvalue, p.bias->gradient, rows);
   ops::linear_grad_weight(b, name + "_proj.grad_weight", dvalue, x_, p.weight->gradient, rows);
-  ops::linear_grad_input(b, name + "_proj.grad_input", dvalue, p.weight->weight, dx, rows, accumulate);
+  ops::linear_grad_input(b, name + "_proj.grad_input", dvalue, p.weight->matrix(), dx, rows, accumulate);
 }
 
 Buffer GqaAttention::output(Builder& b, const ops::Batch& batch) const {
   const Buffer y = b.transient("y", m_->dtype, batch.max_tokens, m_->config->hidden_size);
-  ops::linear(b, "o_proj", out_, o_->weight, y, batch.tokens(),
+  ops::linear(b, "o_proj", out_, o_->matrix(), y, batch.tokens(),
               o_bias_ != nullptr ? o_bias_->weight : Buffer{});
   return y;
 }
@@ -135,7 +135,7 @@ void GqaAttention::backward(Builder& b, const ops::Batch& batch, Buffer dy, Buff
   if (o_bias_ != nullptr) ops::bias_grad(b, "o_proj.bias_grad", dy, o_bias_->gradient, rows);
   ops::linear_grad_weight(b, "o_proj.grad_weight", dy, out_, o_->gradient, rows);
   const Buffer dout = b.transient("dout", m_->dtype, t, q_.heads * v_.head_dim);
-  ops::linear_grad_input(b, "o_proj.grad_input", dy, o_->weight, dout, rows);
+  ops::linear_grad_input(b, "o_proj.grad_input", dy, o_->matrix(), dout, rows);
   const Buffer dq = b.transient("dq", m_->dtype, t, q_.heads * q_.head_dim);
   const Buffer dk = b.transient("dk", m_->dtype, t, k_.heads * k_.head_dim);
   const Buffer dv = b.transient("dv", m_->dtype, t, v_.heads * v_.head_dim);

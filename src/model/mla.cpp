@@ -81,12 +81,12 @@ void MlaAttention::project_queries(Builder& b, const ops::Batch& batch, Buffer x
   const ops::Rows rows = batch.tokens();
   q_heads_ = b.transient("q", m_->dtype, t, a_->num_heads * a_->qk_dim);
   if (q_ != nullptr) {
-    ops::linear(b, "q_proj", x, q_->weight, q_heads_, rows);
+    ops::linear(b, "q_proj", x, q_->matrix(), q_heads_, rows);
   } else {
     q_latent_ = b.transient("q_latent", m_->dtype, t, a_->q_lora_rank);
-    ops::linear(b, "q_a_proj", x, q_a_->weight, q_latent_, rows, weight(q_a_bias_));
+    ops::linear(b, "q_a_proj", x, q_a_->matrix(), q_latent_, rows, weight(q_a_bias_));
     q_latent_normed_ = q_a_norm_->forward(b, rows, q_latent_);
-    ops::linear(b, "q_b_proj", q_latent_normed_, q_b_->weight, q_heads_, rows);
+    ops::linear(b, "q_b_proj", q_latent_normed_, q_b_->matrix(), q_heads_, rows);
   }
   ops::rope(b, "q_rope", q_heads_, batch, query_rope(), false);
 }
@@ -94,7 +94,7 @@ void MlaAttention::project_queries(Builder& b, const ops::Batch& batch, Buffer x
 void MlaAttention::project_latent(Builder& b, const ops::Batch& batch, Buffer x) {
   const ops::Rows rows = batch.tokens();
   kv_latent_ = b.transient("kv_latent", m_->dtype, batch.max_tokens, a_->kv_lora_rank + a_->rope_dim);
-  ops::linear(b, "kv_a_proj", x, kv_a_->weight, kv_latent_, rows, weight(kv_a_bias_));
+  ops::linear(b, "kv_a_proj", x, kv_a_->matrix(), kv_latent_, rows, weight(kv_a_bias_));
   kv_latent_normed_ = kv_a_norm_->forward(b, rows, {kv_latent_, 0, a_->kv_lora_rank});
   ops::rope(b, "k_rope", kv_latent_, batch, key_rope(), false);
 }
@@ -115,7 +115,7 @@ ops::AttentionOperands MlaAttention::operands(const ops::Batch& batch) const {
 
 Buffer MlaAttention::output(Builder& b, const ops::Batch& batch, Buffer heads) const {
   const Buffer y = b.transient("y", m_->dtype, batch.max_tokens, m_->config->hidden_size);
-  ops::linear(b, "o_proj", heads, o_->weight, y, batch.tokens(), weight(o_bias_));
+  ops::linear(b, "o_proj", heads, o_->matrix(), y, batch.tokens(), weight(o_bias_));
   return y;
 }
 
@@ -127,7 +127,7 @@ Buffer MlaAttention::forward(Builder& b, const ops::Batch& batch, Buffer x) {
   project_queries(b, batch, x);
   project_latent(b, batch, x);
   kv_heads_ = b.transient("kv", m_->dtype, t, h * (a_->nope_dim + a_->v_dim));
-  ops::linear(b, "kv_b_proj", kv_latent_normed_, kv_b_->weight, kv_heads_, rows);
+  ops::linear(b, "kv_b_proj", kv_latent_normed_, kv_b_->matrix(), kv_heads_, rows);
   keys_ = b.transient("keys", m_->dtype, t, h * a_->qk_dim);
   ops::mla_keys(b, "keys", kv_heads_, {kv_latent_, a_->kv_lora_rank, a_->rope_dim}, keys_, rows,
                 keys_shape());
@@ -144,7 +144,7 @@ void MlaAttention::backward(Builder& b, const ops::Batch& batch, Buffer dy, Buff
   if (o_bias_ != nullptr) ops::bias_grad(b, "o_proj.bias_grad", dy, o_bias_->gradient, rows);
   ops::linear_grad_weight(b, "o_proj.grad_weight", dy, out_, o_->gradient, rows);
   const Buffer dout = b.transient("dout", m_->dtype, t, h * a_->v_dim);
-  ops::linear_grad_input(b, "o_proj.grad_input", dy, o_->weight, dout, rows);
+  ops::linear_grad_input(b, "o_proj.grad_input", dy, o_->matrix(), dout, rows);
   const Buffer dq = b.transient("dq", m_->dtype, t, h * a_->qk_dim);
   const Buffer dkeys = b.transient("dkeys", m_->dtype, t, h * a_->qk_dim);
   const Buffer dkv = b.transient("dkv", m_->dtype, t, h * kv_stride);  // values here, keys' nope part below
@@ -164,16 +164,16 @@ void MlaAttention::queries_backward(Builder& b, const ops::Batch& batch, Buffer 
   ops::rope(b, "q_rope.backward", dq, batch, query_rope(), true);
   if (q_ != nullptr) {
     ops::linear_grad_weight(b, "q_proj.grad_weight", dq, x_, q_->gradient, rows);
-    ops::linear_grad_input(b, "q_proj.grad_input", dq, q_->weight, dx, rows, accumulate);
+    ops::linear_grad_input(b, "q_proj.grad_input", dq, q_->matrix(), dx, rows, accumulate);
     return;
   }
   ops::linear_grad_weight(b, "q_b_proj.grad_weight", dq, q_latent_normed_, q_b_->gradient, rows);
   const Buffer dlatent = b.transient("dq_latent", m_->dtype, batch.max_tokens, a_->q_lora_rank);
-  ops::linear_grad_input(b, "q_b_proj.grad_input", dq, q_b_->weight, dlatent, rows);
+  ops::linear_grad_input(b, "q_b_proj.grad_input", dq, q_b_->matrix(), dlatent, rows);
   q_a_norm_->backward(b, rows, dlatent, dlatent, false);
   if (q_a_bias_ != nullptr) ops::bias_grad(b, "q_a_proj.bias_grad", dlatent, q_a_bias_->gradient, rows);
   ops::linear_grad_weight(b, "q_a_proj.grad_weight", dlatent, x_, q_a_->gradient, rows);
-  ops::linear_grad_input(b, "q_a_proj.grad_input", dlatent, q_a_->weight, dx, rows, accumulate);
+  ops::linear_grad_input(b, "q_a_proj.grad_input", dlatent, q_a_->matrix(), dx, rows, accumulate);
 }
 
 void MlaAttention::latent_backward(Builder& b, const ops::Batch& batch, Buffer dkv, Buffer dkv_a, Buffer dx) {
@@ -181,11 +181,11 @@ void MlaAttention::latent_backward(Builder& b, const ops::Batch& batch, Buffer d
   ops::rope(b, "k_rope.backward", dkv_a, batch, key_rope(), true);
   ops::linear_grad_weight(b, "kv_b_proj.grad_weight", dkv, kv_latent_normed_, kv_b_->gradient, rows);
   const Buffer dnormed = b.transient("dkv_latent_normed", m_->dtype, batch.max_tokens, a_->kv_lora_rank);
-  ops::linear_grad_input(b, "kv_b_proj.grad_input", dkv, kv_b_->weight, dnormed, rows);
+  ops::linear_grad_input(b, "kv_b_proj.grad_input", dkv, kv_b_->matrix(), dnormed, rows);
   kv_a_norm_->backward(b, rows, dnormed, {dkv_a, 0, a_->kv_lora_rank}, false);
   if (kv_a_bias_ != nullptr) ops::bias_grad(b, "kv_a_proj.bias_grad", dkv_a, kv_a_bias_->gradient, rows);
   ops::linear_grad_weight(b, "kv_a_proj.grad_weight", dkv_a, x_, kv_a_->gradient, rows);
-  ops::linear_grad_input(b, "kv_a_proj.grad_input", dkv_a, kv_a_->weight, dx, rows, true);
+  ops::linear_grad_input(b, "kv_a_proj.grad_input", dkv_a, kv_a_->matrix(), dx, rows, true);
 }
 
 // The cache holds [normalised latent | rotated rope key] a token. W_kv_b is absorbed: a query's nope part goes through its key

@@ -63,7 +63,7 @@ void MoeLayer::choose_experts(Builder& b, const ops::Batch& batch, Buffer x, Pas
   r.num_experts = e;
   r.top_k = k;
   r.logits = b.transient("logits", DType::f32, t, e);
-  ops::linear(b, "logits", in_fp32(b, rows, x), router_->weight, r.logits, rows);
+  ops::linear(b, "logits", in_fp32(b, rows, x), router_->matrix(), r.logits, rows);
   r.scores = m_->options.training ? b.transient("scores", DType::f32, t, e) : Buffer{};
   r.weights = b.transient("weights", DType::f32, t, k);
   r.counts = b.transient("counts", DType::i64, e, 1, Role::statistic);
@@ -109,11 +109,11 @@ void MoeLayer::forward(Builder& b, const ops::Batch& batch, Buffer x, Buffer y, 
   const Buffer sorted_x = b.transient("sorted_x", m_->dtype, rows.max_rows(), m_->config->hidden_size);
   ops::gather_rows(b, "dispatch", x, routes_.source_row, sorted_x, rows);
   hidden_ = b.transient("hidden", m_->dtype, rows.max_rows(), 2 * c.width);
-  ops::linear(b, "gate_up", sorted_x, gate_up_->weight, hidden_, rows, {}, false, groups);
+  ops::linear(b, "gate_up", sorted_x, gate_up_->matrix(), hidden_, rows, {}, false, groups);
   const Buffer act = b.transient("act", m_->dtype, rows.max_rows(), c.width);
   ops::swiglu(b, "swiglu", hidden_, routes_.row_weights, act, rows);
   const Buffer out = b.transient("out", m_->dtype, rows.max_rows(), m_->config->hidden_size);
-  ops::linear(b, "down", act, down_->weight, out, rows, {}, false, groups);
+  ops::linear(b, "down", act, down_->matrix(), out, rows, {}, false, groups);
   ops::combine_rows(b, "combine", out, routes_, y, false);
   if (shared_) shared_->forward(b, tokens, x, y, true);
 }
@@ -129,7 +129,7 @@ void MoeLayer::backward(Builder& b, const ops::Batch& batch, Buffer dy, Buffer d
     const Buffer dout = b.transient("dout", m_->dtype, rows.max_rows(), d);
     ops::gather_rows(b, "dispatch_dy", dy, routes_.source_row, dout, rows);
     const Buffer dact = b.transient("dact", m_->dtype, rows.max_rows(), c.width);
-    ops::linear_grad_input(b, "down.grad_input", dout, down_->weight, dact, rows, false, groups);
+    ops::linear_grad_input(b, "down.grad_input", dout, down_->matrix(), dact, rows, false, groups);
     const Buffer act = b.transient("act_again", m_->dtype, rows.max_rows(), c.width);
     ops::swiglu_backward(b, "swiglu.backward", hidden_, routes_.row_weights, dact, hidden_, drow_weights, act,
                          rows);
@@ -138,7 +138,8 @@ void MoeLayer::backward(Builder& b, const ops::Batch& batch, Buffer dy, Buffer d
     ops::gather_rows(b, "dispatch_x", x_, routes_.source_row, sorted_x, rows);
     ops::linear_grad_weight(b, "gate_up.grad_weight", hidden_, sorted_x, gate_up_->gradient, rows, groups);
     const Buffer dsorted = b.transient("dsorted_x", m_->dtype, rows.max_rows(), d);
-    ops::linear_grad_input(b, "gate_up.grad_input", hidden_, gate_up_->weight, dsorted, rows, false, groups);
+    ops::linear_grad_input(b, "gate_up.grad_input", hidden_, gate_up_->matrix(), dsorted, rows, false,
+                           groups);
     ops::combine_rows(b, "combine_dx", dsorted, routes_, dx, false);
   }
   if (shared_) shared_->backward(b, batch.tokens(), dy, dx, true);
@@ -169,11 +170,11 @@ void MoeLayer::router_backward(Builder& b, const ops::Batch& batch, Buffer drow_
   }
   ops::linear_grad_weight(b, "grad_weight", dlogits, in_fp32(b, tokens, x_), router_->gradient, tokens);
   if (m_->dtype == DType::f32) {
-    ops::linear_grad_input(b, "grad_input", dlogits, router_->weight, dx, tokens, true);
+    ops::linear_grad_input(b, "grad_input", dlogits, router_->matrix(), dx, tokens, true);
     return;
   }
   const Buffer dx_fp32 = b.transient("dx_fp32", DType::f32, t, m_->config->hidden_size);
-  ops::linear_grad_input(b, "grad_input", dlogits, router_->weight, dx_fp32, tokens);
+  ops::linear_grad_input(b, "grad_input", dlogits, router_->matrix(), dx_fp32, tokens);
   const Buffer dx_router = b.transient("dx_router", m_->dtype, t, m_->config->hidden_size);
   ops::add(b, "dx_cast", dx_fp32, {}, dx_router, tokens);
   ops::add(b, "dx_add", dx, dx_router, dx, tokens);

@@ -92,7 +92,7 @@ Buffer MtpModule::forward(Builder& b, const ops::Batch& before, Buffer h_before)
   embedding_norm_.forward(b, rows, embedded, {joined_, 0, d});
   hidden_norm_.forward(b, rows, h, {joined_, d, d});
   const Buffer x = b.transient("x", m_->dtype, t, d, Role::boundary);
-  ops::linear(b, "eh_proj", joined_, projection_->weight, x, rows);
+  ops::linear(b, "eh_proj", joined_, projection_->matrix(), x, rows);
   m_->observe(b, scope_ + ".input", x, rows);
   const Buffer y = final_norm_.forward(b, rows, block_.forward(b, batch_, x));
   m_->observe(b, scope_ + ".hidden", y, rows);
@@ -107,7 +107,7 @@ void MtpModule::backward(Builder& b, Buffer grad, Buffer grad_before) {
   block_.backward(b, batch_, grad);
   ops::linear_grad_weight(b, "eh_proj.grad_weight", grad, joined_, projection_->gradient, rows);
   const Buffer djoined = b.transient("djoined", m_->dtype, t, 2 * d);
-  ops::linear_grad_input(b, "eh_proj.grad_input", grad, projection_->weight, djoined, rows);
+  ops::linear_grad_input(b, "eh_proj.grad_input", grad, projection_->matrix(), djoined, rows);
   const Buffer dh = b.transient("dh", m_->dtype, t, d);
   hidden_norm_.backward(b, rows, {djoined, d, d}, dh, false);
   ops::scatter_rows(b, "scatter_dh", dh, source_row_, grad_before, rows);

@@ -2,6 +2,7 @@
 #include "model/parameter_set.h"
 
 #include "base/error.h"
+#include "kernels/packed_weight.h"
 
 namespace planalto {
 
@@ -12,10 +13,26 @@ bool always_fp32(const ParameterSpec& spec) {
   return spec.role == ParameterRole::router || spec.role == ParameterRole::router_bias;
 }
 
+// What only products read. The embedding and the head are read by row or by the loss, vectors by norms.
+bool is_product_weight(const ParameterSpec& spec) {
+  if (spec.kind == ParameterKind::vector) return false;
+  switch (spec.role) {
+    case ParameterRole::attention:
+    case ParameterRole::dense_mlp:
+    case ParameterRole::routed_expert:
+    case ParameterRole::shared_expert:
+    case ParameterRole::mtp:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
-ParameterSet::ParameterSet(BufferTable& table, const ModelConfig& config, Precision precision,
-                           bool training) {
+ParameterSet::ParameterSet(BufferTable& table, const ModelConfig& config, const ParameterOptions& options) {
+  const Precision precision = options.precision;
+  const bool packs = options.packed && options.training && precision == Precision::bf16;
   for (ParameterSpec& spec : parameter_specs(config)) {
     Parameter p;
     const DType dtype = always_fp32(spec) ? DType::f32 : compute_dtype(precision);
@@ -27,8 +44,23 @@ ParameterSet::ParameterSet(BufferTable& table, const ModelConfig& config, Precis
                         .role = role,
                         .persistent = true});
     };
-    p.weight = add("weight", dtype, Role::parameter);
-    if (training && spec.trainable) {
+    if (packs && is_product_weight(spec)) {
+      const std::int64_t n = spec.rows / spec.num_stacked,
+                         lines = kernels::packed_panel_lines(options.target.isa);
+      auto add_copy = [&](const char* kind, std::int64_t num_lines, std::int64_t depth) {
+        return table.add({.name = kind + spec.name,
+                          .dtype = DType::bf16,
+                          .rows = spec.num_stacked * ((num_lines + lines - 1) / lines),
+                          .cols = lines * kernels::packed_depth(depth),
+                          .role = Role::parameter,
+                          .persistent = true});
+      };
+      p.packed_forward = add_copy("packed_forward.", n, spec.cols);
+      p.packed_backward = add_copy("packed_backward.", spec.cols, n);
+    } else {
+      p.weight = add("weight", dtype, Role::parameter);
+    }
+    if (options.training && spec.trainable) {
       p.gradient = add("gradient", DType::f32, Role::gradient);
       p.master = dtype == DType::f32 ? p.weight : add("master", DType::f32, Role::optimizer_state);
       p.m = add("m", DType::f32, Role::optimizer_state);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "kernels/elementwise.h"
 #include "kernels/grouped_gemm.h"
+#include "kernels/packed_weight.h"
 
 namespace planalto::ops {
 
@@ -33,15 +34,37 @@ kernels::Segments segments_at(const RunContext& ctx, const Groups& g) {
   return {g.num, ctx.data<std::int64_t>(g.offsets)};
 }
 
+// The weight's shape and where its values lie; of packed copies the view has the shape alone.
+struct WeightOperand {
+  Operand plain;
+  Buffer packed;
+  std::int64_t rows = 0, cols = 0;
+  WeightOperand(const Builder& b, const Weight& w, Buffer copy) : plain(b, w.plain), packed(copy) {
+    PLANALTO_CHECK(plain.buffer.valid() || packed.valid(), "a weight in neither form");
+    rows = plain.buffer.valid() ? plain.rows : w.rows;
+    cols = plain.buffer.valid() ? plain.cols : w.cols;
+  }
+  Buffer buffer() const { return plain.buffer.valid() ? plain.buffer : packed; }
+  ConstMatrix at(const RunContext& ctx) const {
+    if (plain.buffer.valid()) return plain.at(ctx);
+    return {nullptr, DType::bf16, rows, cols, cols};
+  }
+  double bytes() const {
+    const DType dtype = plain.buffer.valid() ? plain.dtype : DType::bf16;
+    return static_cast<double>(rows * cols * dtype_bytes(dtype));
+  }
+};
+
 double row_bytes(const Operand& a, const Operand& b) {
   return a.bytes(1) + b.bytes(1);
 }
 
 }  // namespace
 
-void linear(Builder& b, const std::string& name, const Cols& x_cols, Buffer w_buffer, const Cols& y_cols,
+void linear(Builder& b, const std::string& name, const Cols& x_cols, const Weight& weight, const Cols& y_cols,
             const Rows& rows, Buffer bias, bool accumulate, const Groups& groups) {
-  const Operand x(b, x_cols), w(b, w_buffer), y(b, y_cols);
+  const Operand x(b, x_cols), y(b, y_cols);
+  const WeightOperand w(b, weight, weight.forward);
   const std::int64_t n = w.rows / groups.num;
   PLANALTO_CHECK(x.cols == w.cols && y.cols == n, "{}: x has {} columns, w [{}, {}], y {}", name, x.cols, n,
                  w.cols, y.cols);
@@ -49,13 +72,14 @@ void linear(Builder& b, const std::string& name, const Cols& x_cols, Buffer w_bu
       product_workspace(b, kernels::GemmPass::forward, x.dtype, rows, n, w.cols, groups.num);
   b.emit({.name = name,
           .kind = "grouped_gemm_forward",
-          .accesses = {reads(x.buffer), reads(w.buffer), reads(bias), reads(rows.counts),
+          .accesses = {reads(x.buffer), reads(w.buffer()), reads(bias), reads(rows.counts),
                        reads(groups.offsets), writes_or_adds(y.buffer, accumulate), writes(scratch.buffer)},
           .cost = product_cost(rows, static_cast<double>(n), static_cast<double>(w.cols), row_bytes(x, y),
-                               w.bytes(static_cast<double>(w.rows))),
+                               w.bytes()),
           .run = [=](const RunContext& ctx) {
             kernels::grouped_gemm_forward(*ctx.exec, {.x = x.at(ctx),
                                                       .w = w.at(ctx),
+                                                      .packed = ctx.data<void>(w.packed),
                                                       .bias = ctx.data<void>(bias),
                                                       .y = y.at(ctx),
                                                       .segments = segments_at(ctx, groups),
@@ -65,9 +89,10 @@ void linear(Builder& b, const std::string& name, const Cols& x_cols, Buffer w_bu
           }});
 }
 
-void linear_grad_input(Builder& b, const std::string& name, const Cols& dy_cols, Buffer w_buffer,
+void linear_grad_input(Builder& b, const std::string& name, const Cols& dy_cols, const Weight& weight,
                        const Cols& dx_cols, const Rows& rows, bool accumulate, const Groups& groups) {
-  const Operand dy(b, dy_cols), w(b, w_buffer), dx(b, dx_cols);
+  const Operand dy(b, dy_cols), dx(b, dx_cols);
+  const WeightOperand w(b, weight, weight.backward);
   const std::int64_t n = w.rows / groups.num;
   PLANALTO_CHECK(dy.cols == n && dx.cols == w.cols, "{}: dy has {} columns, w [{}, {}], dx {}", name, dy.cols,
                  n, w.cols, dx.cols);
@@ -75,13 +100,14 @@ void linear_grad_input(Builder& b, const std::string& name, const Cols& dy_cols,
       product_workspace(b, kernels::GemmPass::grad_input, dy.dtype, rows, n, w.cols, groups.num);
   b.emit({.name = name,
           .kind = "grouped_gemm_grad_input",
-          .accesses = {reads(dy.buffer), reads(w.buffer), reads(rows.counts), reads(groups.offsets),
+          .accesses = {reads(dy.buffer), reads(w.buffer()), reads(rows.counts), reads(groups.offsets),
                        writes_or_adds(dx.buffer, accumulate), writes(scratch.buffer)},
           .cost = product_cost(rows, static_cast<double>(n), static_cast<double>(w.cols), row_bytes(dy, dx),
-                               w.bytes(static_cast<double>(w.rows))),
+                               w.bytes()),
           .run = [=](const RunContext& ctx) {
             kernels::grouped_gemm_grad_input(*ctx.exec, {.dy = dy.at(ctx),
                                                          .w = w.at(ctx),
+                                                         .packed = ctx.data<void>(w.packed),
                                                          .dx = dx.at(ctx),
                                                          .segments = segments_at(ctx, groups),
                                                          .rows = rows.at(ctx),
@@ -114,6 +140,27 @@ void linear_grad_weight(Builder& b, const std::string& name, const Cols& dy_cols
                                                           .accumulate = accumulate,
                                                           .workspace = scratch.at(ctx)});
           }});
+}
+
+void pack_weight(Builder& b, const std::string& name, Buffer source, const Weight& w) {
+  const auto elements = static_cast<double>(w.rows * w.cols);
+  b.emit(
+      {.name = name,
+       .kind = "pack_weight",
+       .accesses = {reads(source), writes(w.forward), writes(w.backward)},
+       .cost =
+           [=](const RunCounts&) {
+             return Cost{0, (4 + (w.forward.valid() ? 2 : 0) + (w.backward.valid() ? 2 : 0)) * elements, 0};
+           },
+       .run =
+           [=](const RunContext& ctx) {
+             kernels::pack_weight(*ctx.exec, {.source = ctx.data<float>(source),
+                                              .copies = {.num = w.num,
+                                                         .n = w.rows / w.num,
+                                                         .k = w.cols,
+                                                         .forward = ctx.data<void>(w.forward),
+                                                         .backward = ctx.data<void>(w.backward)}});
+           }});
 }
 
 void bias_grad(Builder& b, const std::string& name, const Cols& dy_cols, Buffer dbias, const Rows& rows) {

@@ -16,15 +16,29 @@ struct Groups {
   Buffer offsets;
 };
 
+// A weight [rows, cols] in the form that products read: plain rows, or packed copies (kernels/packed_weight.h).
+struct Weight {
+  Buffer plain;              // valid: the copies are not
+  Buffer forward, backward;  // bf16, of `num` matrices one below the other
+  std::int64_t num = 1, rows = 0, cols = 0;
+
+  Weight(Buffer w) : plain(w) {}  // NOLINT(google-explicit-constructor): a buffer of rows is a weight
+  Weight(Buffer forward_copy, Buffer backward_copy, std::int64_t matrices, std::int64_t all_rows,
+         std::int64_t num_cols)
+      : forward(forward_copy), backward(backward_copy), num(matrices), rows(all_rows), cols(num_cols) {}
+};
+
 // y = x w^T (+ bias) (+ y)
-void linear(Builder& b, const std::string& name, const Cols& x, Buffer w, const Cols& y, const Rows& rows,
-            Buffer bias = {}, bool accumulate = false, const Groups& groups = {});
+void linear(Builder& b, const std::string& name, const Cols& x, const Weight& w, const Cols& y,
+            const Rows& rows, Buffer bias = {}, bool accumulate = false, const Groups& groups = {});
 // dx = dy w (+ dx)
-void linear_grad_input(Builder& b, const std::string& name, const Cols& dy, Buffer w, const Cols& dx,
+void linear_grad_input(Builder& b, const std::string& name, const Cols& dy, const Weight& w, const Cols& dx,
                        const Rows& rows, bool accumulate = false, const Groups& groups = {});
 // dw (+)= dy^T x: overwrites on the first write of the step, adds afterwards
 void linear_grad_weight(Builder& b, const std::string& name, const Cols& dy, const Cols& x, Buffer dw,
                         const Rows& rows, const Groups& groups = {});
+// Writes the packed copies of a weight from its fp32 source [rows, cols].
+void pack_weight(Builder& b, const std::string& name, Buffer source, const Weight& w);
 // dbias (+)= column sums of dy
 void bias_grad(Builder& b, const std::string& name, const Cols& dy, Buffer dbias, const Rows& rows);
 

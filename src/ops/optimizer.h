@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "ops/operand.h"
+#include "ops/linear.h"
 
 namespace planalto::ops {
 
@@ -27,7 +27,7 @@ void decide_step(Builder& b, const std::string& name, Buffer square_sums, Buffer
 
 struct AdamWBuffers {
   Buffer gradient, master, m, v;
-  Buffer weight;  // bf16 copy; invalid when master is the weight
+  Weight weight;  // its bf16 form; plain and invalid when master is the weight
 };
 void adamw(Builder& b, const std::string& name, const AdamWBuffers& p, Buffer scalars, Buffer verdict,
            float decay);

@@ -71,6 +71,7 @@ const ConfigKeyRow kRows[] = {
     {"router", "z_coef", FIELD(router.z_coef), {0, 1000}, "", "coefficient of the mean squared log-sum-exp of the router's logits; 0: off", "z_loss_coef"},
     {"memory", "device_budget", FIELD(memory.device_budget), kNone, "bytes", "what the plan may use of the device tier; auto: what the machine and its limits allow", "budget max_memory"},
     {"memory", "host_budget", FIELD(memory.host_budget), kNone, "bytes", "what the plan may use of the host tier", ""},
+    {"memory", "packed_weights", FIELD(memory.packed_weights), kNone, "", "in bf16, matrices are kept in the two forms that products read, written by each update; false: one plain form (2 bytes less a weight), rearranged by every product", ""},
     {"memory", "loss_tile_rows", FIELD(memory.loss_tile_rows), {0, 1048576}, "", "tokens of a tile of the vocabulary projection; 0: as many as make 64 MiB of logits, 128 to 512", ""},
     {"checkpoint", "dir", FIELD(checkpoint.dir), kNone, "folder", "where checkpoints go; empty: \"checkpoints\" in the output folder", "save_dir"},
     {"checkpoint", "every", FIELD(checkpoint.every), {0, kBig}, "", "steps between checkpoints; 0: one at the end", "save_every save_steps save_interval"},

@@ -74,6 +74,7 @@ struct RouterSection {
 struct MemorySection {
   ByteSize device_budget, host_budget;
   std::int64_t loss_tile_rows = 0;
+  bool packed_weights = true;
 };
 struct CheckpointSection {
   std::string dir;  // empty: "checkpoints" in the output folder

@@ -91,7 +91,7 @@ std::string format_bytes(std::int64_t bytes) {
 RunPlan make_run_plan(const ModelConfig& model, const StepOptions& options, const Target& target) {
   RunPlan plan;
   plan.programs = std::make_unique<TrainingPrograms>(model, options, target);
-  plan.memory = place(plan.programs->table, {&plan.programs->step, &plan.programs->eval});
+  plan.memory = place(plan.programs->table, plan.programs->all());
   plan.terms = make_terms(plan);
   count_flops(plan, options);
   return plan;
@@ -105,6 +105,11 @@ std::vector<PlanSuggestion> suggest_fits(const PlanRequest& request, std::int64_
     return bytes <= budget;
   };
   StepOptions recompute = request.options;
+  if (request.options.precision == Precision::bf16 && request.options.packed_weights) {
+    recompute.packed_weights = false;
+    if (consider("memory.packed_weights = false", recompute)) return found;
+    recompute.packed_weights = true;
+  }
   recompute.recompute = true;
   if (!request.options.recompute && consider("train.recompute = true", recompute)) return found;
   for (std::int64_t rows = request.micro_batch / 2; rows >= 1; rows /= 2) {

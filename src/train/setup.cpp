@@ -143,6 +143,7 @@ StepOptions step_options(const RunConfig& c, const ModelConfig& model) {
   o.max_positions = c.train.seq_len;
   o.recompute = c.train.recompute;
   o.loss_tile_rows = c.memory.loss_tile_rows;
+  o.packed_weights = c.memory.packed_weights;
   if (model.num_moe_layers() > 0) o.aux_losses = aux_losses(c.router);
   o.router_bias_rate = static_cast<float>(c.router.bias_update_rate);
   o.clip_norm = c.optimizer.clip_norm;

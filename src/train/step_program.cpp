@@ -172,6 +172,15 @@ class StepBuilder {
     return b.finish();
   }
 
+  Program refresh() {
+    Builder b(p_.table, target_, "refresh", 2);
+    b.set_phase(Phase::optimizer);
+    for (const Parameter& p : p_.parameters.all()) {
+      if (p.packed()) ops::pack_weight(b, "pack." + p.spec.name, p.master, p.matrix());
+    }
+    return b.finish();
+  }
+
  private:
   // Updates follow the decision, which follows the last gradient: emitted at the end of the program.
   class OptimizerListener final : public Listener {
@@ -235,7 +244,7 @@ class StepBuilder {
                   .master = p.master,
                   .m = p.m,
                   .v = p.v,
-                  .weight = p.weight == p.master ? Buffer{} : p.weight},
+                  .weight = p.weight == p.master ? ops::Weight(Buffer{}) : p.matrix()},
                  s.scalars, s.verdict, decay);
     }
     if (options_.router_bias_rate == 0.0F || !p_.config.moe.correction_bias) return;
@@ -266,7 +275,12 @@ std::int64_t num_trainable(const ParameterSet& parameters) {
 
 TrainingPrograms::TrainingPrograms(const ModelConfig& model, const StepOptions& options, const Target& target,
                                    Observer* observer)
-    : config(model), parameters(table, config, options.precision, true) {
+    : config(model),
+      parameters(table, config,
+                 {.precision = options.precision,
+                  .training = true,
+                  .packed = options.packed_weights,
+                  .target = target}) {
   buffers = make_buffers(table, config, options, num_trainable(parameters));
   for (const Parameter& p : parameters.all()) {
     if (p.gradient.valid()) square_sum_names.push_back(p.spec.name);
@@ -274,6 +288,12 @@ TrainingPrograms::TrainingPrograms(const ModelConfig& model, const StepOptions& 
   StepBuilder builder(*this, options, target, observer);
   step = builder.step();
   eval = builder.eval();
+  refresh = builder.refresh();
+}
+
+std::vector<const Program*> TrainingPrograms::all() const {
+  if (refresh.ops.empty()) return {&step, &eval};
+  return {&step, &eval, &refresh};
 }
 
 }  // namespace planalto

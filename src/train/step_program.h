@@ -25,6 +25,7 @@ struct StepOptions {
   std::int64_t num_microbatches = 1;  // M
   std::int64_t max_positions = 0;     // longest document piece
   bool recompute = false;
+  bool packed_weights = true;  // in bf16: what products read is packed by the update, not by every product
   std::int64_t loss_tile_rows = 0;  // 0: automatic
   std::vector<ops::AuxLoss> aux_losses;
   float router_bias_rate = 0.0F;
@@ -61,9 +62,12 @@ struct TrainingPrograms {
   StepBuffers buffers;
   std::vector<std::string> square_sum_names;  // parameter names by index of square_sums
   Program step, eval;
+  Program refresh;  // packs the weights from their masters; without ops when nothing is packed
 
   TrainingPrograms(const ModelConfig& model, const StepOptions& options, const Target& target,
                    Observer* observer = nullptr);
+  // What is placed and launched together.
+  std::vector<const Program*> all() const;
 };
 
 }  // namespace planalto

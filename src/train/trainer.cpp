@@ -29,8 +29,7 @@ Trainer::Trainer(const ModelConfig& model, const TrainerOptions& options, const 
     : options_(options),
       observer_(observer),
       programs_(model, options.step, options.target),
-      launch_(programs_.table, {&programs_.step, &programs_.eval},
-              {.target = options.target, .executor = options.executor}),
+      launch_(programs_.table, programs_.all(), {.target = options.target, .executor = options.executor}),
       batcher_(data, {.seq_len = options.seq_len,
                       .rows = options.micro_batch,
                       .seed = options.seed,
@@ -77,6 +76,7 @@ std::span<std::int32_t> Trainer::route_ids(Buffer ids) const {
 void Trainer::start_from_random(double initializer_range) {
   initialize_weights(programs_.parameters, programs_.table, launch_.address_of(), initializer_range,
                      options_.init_seed);
+  refresh_packed_weights();
   reset_moments(programs_.parameters, programs_.table, launch_.address_of());
 }
 
@@ -84,7 +84,13 @@ void Trainer::start_from_weights(const HfFolder& folder) {
   const LoadReport report =
       load_hf_weights(folder, programs_.config, programs_.parameters, programs_.table, launch_.address_of());
   for (const std::string& notice : report.notices) observer_.on_notice(notice);
+  refresh_packed_weights();
   reset_moments(programs_.parameters, programs_.table, launch_.address_of());
+}
+
+// Whoever fills the parameters writes masters.
+void Trainer::refresh_packed_weights() {
+  if (!programs_.refresh.ops.empty()) launch_.run(programs_.refresh);
 }
 
 void Trainer::resume(const std::string& checkpoint) {
@@ -92,6 +98,7 @@ void Trainer::resume(const std::string& checkpoint) {
                                                   programs_.table, launch_.address_of());
   check_identity(checkpoint, loaded.identity);
   notice_other_config(checkpoint);
+  refresh_packed_weights();
   for (const std::string& notice : loaded.notices) observer_.on_notice(notice);
   batcher_.seek(loaded.state.cursor);
   state_ = loaded.state;

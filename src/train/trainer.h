@@ -121,6 +121,7 @@ class Trainer {
 
  private:
   MicrobatchView microbatch(std::int64_t m) const;
+  void refresh_packed_weights();
   void fill_inputs();
   void set_up_routes();
   RouteShape route_shape() const;

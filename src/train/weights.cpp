@@ -19,14 +19,15 @@ constexpr std::int64_t kChunkElements = std::int64_t{1} << 16;
 // Writes elements of a parameter, given in fp32, to its master and its compute copy.
 class ParameterWriter {
  public:
-  ParameterWriter(const Parameter& p, const AddressOf& address, DType weight_dtype)
-      : weight_(static_cast<char*>(address(p.weight))),
+  ParameterWriter(const Parameter& p, const AddressOf& address, const BufferTable& table)
+      : weight_(p.weight.valid() ? static_cast<char*>(address(p.weight)) : nullptr),
         master_(p.master.valid() && !(p.master == p.weight) ? static_cast<float*>(address(p.master))
                                                             : nullptr),
-        dtype_(weight_dtype) {}
+        dtype_(p.weight.valid() ? table[p.weight].dtype : DType::bf16) {}
 
   void write(std::int64_t first, std::span<const float> values) const {
     if (master_ != nullptr) std::copy(values.begin(), values.end(), master_ + first);
+    if (weight_ == nullptr) return;  // packed from the master later
     if (dtype_ == DType::f32) {
       std::copy(values.begin(), values.end(), reinterpret_cast<float*>(weight_) + first);
       return;
@@ -133,7 +134,7 @@ void Loader::load(const Parameter& p) {
 }
 
 void Loader::load_piece(const Parameter& p, const TensorPiece& piece, const TensorView& tensor) {
-  const ParameterWriter writer(p, address_, table_[p.weight].dtype);
+  const ParameterWriter writer(p, address_, table_);
   std::vector<float> chunk;
   for_each_run(piece, p.spec.cols, [&](std::int64_t ours, std::int64_t theirs, std::int64_t n) {
     for (std::int64_t done = 0; done < n; done += kChunkElements) {
@@ -179,7 +180,7 @@ void initialize_weights(const ParameterSet& parameters, const BufferTable& table
                         double initializer_range, std::uint64_t seed) {
   std::vector<float> chunk;
   for (const Parameter& p : parameters.all()) {
-    const ParameterWriter writer(p, address, table[p.weight].dtype);
+    const ParameterWriter writer(p, address, table);
     const Random random(seed, p.spec.name);
     for (std::int64_t first = 0; first < p.spec.elements(); first += kChunkElements) {
       chunk.resize(static_cast<std::size_t>(std::min(kChunkElements, p.spec.elements() - first)));
@@ -207,15 +208,6 @@ void reset_moments(const ParameterSet& parameters, const BufferTable& table, con
     for (const Buffer state : {p.m, p.v}) {
       if (state.valid()) std::memset(address(state), 0, static_cast<std::size_t>(table[state].bytes()));
     }
-  }
-}
-
-void refresh_compute_copies(const ParameterSet& parameters, const AddressOf& address) {
-  for (const Parameter& p : parameters.all()) {
-    if (!p.master.valid() || p.master == p.weight) continue;
-    const auto* master = static_cast<const float*>(address(p.master));
-    auto* weight = static_cast<bf16*>(address(p.weight));
-    for (std::int64_t i = 0; i < p.spec.elements(); ++i) weight[i] = to_bf16(master[i]);
   }
 }
 

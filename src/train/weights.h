@@ -3,7 +3,7 @@
 // Invariants  every parameter is filled by exactly one layout of its tensors; a tensor that fills nothing stops the load, but for
 //             those that may be passed over (parameters.h)
 // Numerics    random: normal(0, initializer_range) from (seed, name, element), so that neither order nor threads matter;
-//             masters take the file's values in fp32, compute copies are rounded from them
+//             masters take the file's values in fp32, compute copies are rounded from them (packed ones by the program `refresh`)
 // Errors      data: missing, left-over or misshaped tensors, all named together
 #pragma once
 
@@ -23,8 +23,6 @@ void initialize_weights(const ParameterSet& parameters, const BufferTable& table
                         double initializer_range, std::uint64_t seed);
 // Moments to zero.
 void reset_moments(const ParameterSet& parameters, const BufferTable& table, const AddressOf& address);
-// Rounds every master into its compute copy.
-void refresh_compute_copies(const ParameterSet& parameters, const AddressOf& address);
 
 struct LoadReport {
   std::vector<std::string> notices;  // tensors passed over

@@ -35,7 +35,7 @@ class CaseRun {
         seq_(seq),
         capture_(config.tie_embeddings ? "embed_tokens" : "lm_head"),
         programs_(config, step_options(batch * seq, seq, o, std::move(aux)), o.target, &capture_),
-        launch_(programs_.table, {&programs_.step, &programs_.eval}, {.target = o.target}) {
+        launch_(programs_.table, programs_.all(), {.target = o.target}) {
     fill_rope_table(config.attention.rope, seq, launch_.data<float>(programs_.buffers.rope_table));
     load_hf_weights(folder, config, programs_.parameters, programs_.table, launch_.address_of());
     reset_moments(programs_.parameters, programs_.table, launch_.address_of());

@@ -2,6 +2,8 @@
 // layouts_test.cpp: the same tokens in other microbatches, threads or rows give the same step.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "train/tiny_training.h"
 
 namespace planalto {
@@ -50,6 +52,28 @@ TEST(Layouts, OneThreadEqualsTwoInEveryBitAfter50Steps) {
       EXPECT_EQ(one.recorder.steps[i].loss, two.recorder.steps[i].loss) << "step " << i + 1;
       EXPECT_EQ(one.recorder.steps[i].grad_norm, two.recorder.steps[i].grad_norm) << "step " << i + 1;
     }
+  }
+}
+
+TEST(Layouts, PackedWeightsChangeNoBit) {
+  for (const ModelConfig& model : {with_mtp_module("deepseek_v3"), tiny_model("qwen3_moe")}) {
+    TrainerOptions options =
+        tiny_options(model, {.seq_len = 32, .num_microbatches = 3, .precision = Precision::bf16, .steps = 6});
+    const auto data = testing::random_lengths(40);
+    const Finished packed(model, options, data);
+    options.step.packed_weights = false;
+    const Finished plain(model, options, data);
+    int num_packed = 0;
+    for (const Parameter& p : packed.trainer.programs().parameters.all()) {
+      num_packed += p.packed() ? 1 : 0;
+      EXPECT_FALSE(plain.trainer.programs().parameters.at(p.spec.name).packed());
+      const float* a = testing::weight_of(packed.trainer, p.spec.name);
+      const float* b = testing::weight_of(plain.trainer, p.spec.name);
+      EXPECT_TRUE(std::equal(a, a + p.spec.elements(), b)) << p.spec.name;
+    }
+    EXPECT_GT(num_packed, 6);
+    for (std::size_t i = 0; i < 6; ++i)
+      EXPECT_EQ(packed.recorder.steps[i].loss, plain.recorder.steps[i].loss) << "step " << i + 1;
   }
 }
 

@@ -79,7 +79,7 @@ std::vector<std::pair<std::string, Bytes>> training_state(const Trainer& trainer
   std::vector<std::pair<std::string, Bytes>> state;
   const BufferTable& table = trainer.programs().table;
   for (const Parameter& p : trainer.programs().parameters.all()) {
-    for (const Buffer b : {p.weight, p.master, p.m, p.v}) {
+    for (const Buffer b : {p.weight, p.packed_forward, p.packed_backward, p.master, p.m, p.v}) {
       if (!b.valid()) continue;
       const auto* data = trainer.launch().data<unsigned char>(b);
       state.emplace_back(table[b].name, Bytes(data, data + table[b].bytes()));

@@ -147,9 +147,11 @@ TEST(BadSteps, C008TheLayerAndTheOpThatOverflowAreNamed) {
     Trainer trainer(model, options, data, nullptr, recorder);
     trainer.start_from_random(0.05);
     const Parameter& down = trainer.programs().parameters.at("layers.1.experts.down");
-    for (std::int64_t i = 0; i < down.spec.elements(); ++i) {
-      if (precision == Precision::fp32) trainer.launch().data<float>(down.weight)[i] = 3e38F;
-      if (precision == Precision::bf16) trainer.launch().data<bf16>(down.weight)[i] = to_bf16(3e38F);
+    if (precision == Precision::fp32) {
+      std::fill_n(trainer.launch().data<float>(down.weight), down.spec.elements(), 3e38F);
+    } else {
+      const std::int64_t n = trainer.programs().table[down.packed_forward].elements();
+      std::fill_n(trainer.launch().data<bf16>(down.packed_forward), n, to_bf16(3e38F));
     }
     const auto before = testing::training_state(trainer);
     trainer.run();

@@ -28,15 +28,20 @@ struct GemmProduct {
   std::int64_t rows = 0, cols = 0, depth = 0;
 };
 
-// How the values of an operand lie: `across` when its lines are columns of the source matrix.
+// How the values of an operand lie: `across` when its lines are columns of the source matrix, `packed` when they stand in panels
+// of pairs already (packed_weight.h).
 struct GemmOperand {
+  // null: the panels of the source are read where they are
   void (*pack)(const void* source, std::int64_t stride, std::int64_t valid, std::int64_t depth,
                void* panel) = nullptr;
-  std::int64_t stride = 0;
+  std::int64_t stride = 0;  // in values; packed: the depth that a panel holds
   std::int64_t value_bytes = 0;
   bool across = false;
+  bool packed = false;
 
+  // The values from k on of `line`, which begins a panel when the operand is packed; k is even then.
   const void* at(const void* data, std::int64_t line, std::int64_t k) const {
+    if (packed) return static_cast<const bf16*>(data) + line * stride + k * kTileCols;
     const std::int64_t offset = across ? k * stride + line : line * stride + k;
     return static_cast<const char*>(data) + offset * value_bytes;
   }
@@ -53,6 +58,12 @@ struct GemmCall {
   GemmScratch scratch;
   Workspace workspace;
 };
+
+// Only B is ever packed, and its dtype is bf16.
+inline void choose_panels(GemmOperand& operand, bool pairs) {
+  operand.pack = pairs ? nullptr : widen_panel<kTileCols>;
+  operand.value_bytes = sizeof(bf16);
+}
 
 template <class Format, int W>
 [[gnu::always_inline]] inline void choose_pack(GemmOperand& operand) {
@@ -144,7 +155,13 @@ void compute_block(const GemmCall& call, const GemmProduct& p, const GemmUnit& u
                 a_panels + (i - u.row_begin) * steps);
   }
   for (std::int64_t j = u.col_begin; j < u.col_end; j += kTileCols) {
-    call.b.pack(call.b.at(p.b, j, k_begin), call.b.stride, p.cols - j, depth, b_panel);
+    const void* b_source = call.b.at(p.b, j, k_begin);
+    const Word* b_words = b_panel;
+    if (call.b.pack != nullptr) {
+      call.b.pack(b_source, call.b.stride, p.cols - j, depth, b_panel);
+    } else {
+      b_words = static_cast<const Word*>(b_source);
+    }
     const std::int64_t cols = p.cols - j < kTileCols ? p.cols - j : kTileCols;
     for (std::int64_t i = u.row_begin; i < u.row_end; i += kTileRows) {
       const std::int64_t rows = u.row_end - i < kTileRows ? u.row_end - i : kTileRows;
@@ -161,7 +178,7 @@ void compute_block(const GemmCall& call, const GemmProduct& p, const GemmUnit& u
         s.out = sums;
         s.out_stride = kTileCols;
       }
-      tile<Math>(rows, steps, a_panels + (i - u.row_begin) * steps, b_panel, s);
+      tile<Math>(rows, steps, a_panels + (i - u.row_begin) * steps, b_words, s);
       if (last) write_tile(call, p, sums, i, j, rows, cols);
     }
   }

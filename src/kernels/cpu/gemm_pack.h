@@ -143,5 +143,20 @@ void pack_across(const void* source, std::int64_t stride, std::int64_t valid, st
   }
 }
 
+// A panel of pairs [depth / 2][W][2] becomes one of single values [depth][W]. The signature is that of the packs above.
+template <int W>
+void widen_panel(const void* source, std::int64_t, std::int64_t, std::int64_t depth, void* panel) {
+  const auto* src = static_cast<const std::uint32_t*>(source);
+  auto* dst = static_cast<std::uint32_t*>(panel);
+  for (std::int64_t k = 0; k < depth; k += 2, src += W, dst += 2 * W) {
+#pragma GCC unroll 4
+    for (int g = 0; g < W; g += kLanes) {
+      const Words pairs = load_words(src + g);
+      store_words(dst + g, low_half_up(pairs));
+      if (k + 1 < depth) store_words(dst + W + g, high_half(pairs));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace planalto::kernels::PLANALTO_ISA_NS::gemm

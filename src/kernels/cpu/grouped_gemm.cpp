@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/bodies.h"
 #include "kernels/cpu/gemm_driver.h"
+#include "kernels/packed_weight.h"
 
 namespace planalto::kernels::PLANALTO_ISA_NS {
 
@@ -36,12 +37,26 @@ void* at(const Matrix& m, std::int64_t row) {
   return static_cast<char*>(m.data) + row * m.row_stride * dtype_bytes(m.dtype);
 }
 
+GemmOperand packed_operand(std::int64_t depth) {
+  GemmOperand b;
+  b.stride = packed_depth(depth);
+  b.packed = true;
+  return b;
+}
+const void* packed_matrix(const void* packed, std::int64_t e, std::int64_t lines, std::int64_t depth) {
+  return static_cast<const bf16*>(packed) + e * packed_elements(lines, depth, kTileCols);
+}
+
 template <class ProductOf>
 void run(const ExecContext& ctx, GemmCall& call, DType a, DType b, std::int64_t max_depth,
          std::int64_t num_products, const ProductOf& product_of) {
   const bool pairs = gemm_uses_pairs(kGeometryIsa, a == DType::bf16 && b == DType::bf16);
   choose_pack<kTileRows>(call.a, a, pairs);
-  choose_pack<kTileCols>(call.b, b, pairs);
+  if (call.b.packed) {
+    choose_panels(call.b, pairs);
+  } else {
+    choose_pack<kTileCols>(call.b, b, pairs);
+  }
   call.geometry = gemm_geometry(kGeometryIsa, pairs);
   call.scratch = gemm_scratch(call.geometry, max_depth);
   if constexpr (kGeometryIsa == Isa::avx512_bf16) {
@@ -58,6 +73,7 @@ void grouped_gemm_forward(const ExecContext& ctx, const GroupedGemmForward& a) {
   GemmCall call;
   call.a = {nullptr, a.x.row_stride, 0, false};
   call.b = {nullptr, a.w.row_stride, 0, false};
+  if (a.packed != nullptr) call.b = packed_operand(a.x.cols);
   call.c_dtype = a.y.dtype;
   call.c_stride = a.y.row_stride;
   call.bias_dtype = a.w.dtype;
@@ -67,8 +83,8 @@ void grouped_gemm_forward(const ExecContext& ctx, const GroupedGemmForward& a) {
     const Range r = segment(a.segments, a.rows, e);
     const void* bias = a.bias;
     if (bias != nullptr) bias = static_cast<const char*>(bias) + e * n * dtype_bytes(a.w.dtype);
-    return GemmProduct{at(a.x, r.begin), at(a.w, e * n), at(a.y, r.begin), bias, r.end - r.begin, n,
-                       a.x.cols};
+    const void* w = a.packed != nullptr ? packed_matrix(a.packed, e, n, a.x.cols) : at(a.w, e * n);
+    return GemmProduct{at(a.x, r.begin), w, at(a.y, r.begin), bias, r.end - r.begin, n, a.x.cols};
   });
 }
 
@@ -78,14 +94,15 @@ void grouped_gemm_grad_input(const ExecContext& ctx, const GroupedGemmGradInput&
   GemmCall call;
   call.a = {nullptr, a.dy.row_stride, 0, false};
   call.b = {nullptr, a.w.row_stride, 0, true};
+  if (a.packed != nullptr) call.b = packed_operand(n);
   call.c_dtype = a.dx.dtype;
   call.c_stride = a.dx.row_stride;
   call.accumulate = a.accumulate;
   call.workspace = a.workspace;
   run(ctx, call, a.dy.dtype, a.w.dtype, n, a.segments.num, [&](std::int64_t e) {
     const Range r = segment(a.segments, a.rows, e);
-    return GemmProduct{
-        at(a.dy, r.begin), at(a.w, e * n), at(a.dx, r.begin), nullptr, r.end - r.begin, a.dx.cols, n};
+    const void* w = a.packed != nullptr ? packed_matrix(a.packed, e, a.dx.cols, n) : at(a.w, e * n);
+    return GemmProduct{at(a.dy, r.begin), w, at(a.dx, r.begin), nullptr, r.end - r.begin, a.dx.cols, n};
   });
 }
 

@@ -6,6 +6,7 @@
 #include "kernels/cpu/bodies.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
+#include "kernels/cpu/weight_blocks.h"
 #include "kernels/square_blocks.h"
 
 namespace planalto::kernels::PLANALTO_ISA_NS {
@@ -43,11 +44,11 @@ PLANALTO_INLINE Floats without_subnormals(Floats v) {
 // Elements between a prefetch and its use: the divider would else keep the loads of later lines waiting.
 constexpr std::int64_t kAhead = 192;
 
+// Elements [begin, end); the bf16 copy of the first goes to *weight.
 template <bool kWeight>
-void update(const AdamWUpdate& a, const Factors& k, std::int64_t begin, std::int64_t end) {
+void update(const AdamWUpdate& a, const Factors& k, std::int64_t begin, std::int64_t end, bf16* weight) {
   const float* grad = a.grad + begin;
   float *master = a.master + begin, *first = a.m + begin, *second = a.v + begin;
-  bf16* weight = kWeight ? static_cast<bf16*>(a.weight) + begin : nullptr;
   simd::sweep(end - begin, [&](std::int64_t i, auto part) {
     for (const float* stream : {grad, static_cast<const float*>(master), static_cast<const float*>(first),
                                 static_cast<const float*>(second)}) {
@@ -94,8 +95,22 @@ PLANALTO_INLINE double block_squares(const float* x, std::int64_t n) {
 void adamw_update(const ExecContext& ctx, const AdamWUpdate& a) {
   if (a.skip != nullptr && *a.skip != 0) return;
   const Factors k = factors_of(a);
+  if (a.packed.num > 0) {
+    const PackedCopies& c = a.packed;
+    for_each_weight_block(ctx, c, [&](const WeightBlock& b, bf16* values) {
+      for (std::int64_t r = 0; r < b.rows; ++r) {
+        const std::int64_t first = (b.matrix * c.n + b.row + r) * c.k + b.col;
+        update<true>(a, k, first, first + b.cols, values + r * kBlockCols);
+      }
+    });
+    return;
+  }
   parallel_ranges(ctx, a.n, 16384, [&](std::int64_t begin, std::int64_t end, int) {
-    a.weight != nullptr ? update<true>(a, k, begin, end) : update<false>(a, k, begin, end);
+    if (a.weight != nullptr) {
+      update<true>(a, k, begin, end, static_cast<bf16*>(a.weight) + begin);
+    } else {
+      update<false>(a, k, begin, end, nullptr);
+    }
   });
 }
 
