@@ -100,8 +100,14 @@ const JsonValue* find_spelling(ConfigReader& reader, const ConfigKey& key, std::
 }
 
 void set_default(ConfigReader& reader, const ConfigKey& key, ConfigKeys& values) {
+  if (key.null != KeyNull::as_absent && reader.holds_null(key.key)) {
+    reader.require(key.null == KeyNull::keep, "{} is null; a value is expected", key.key);
+    return;
+  }
   if (std::holds_alternative<std::monostate>(key.otherwise)) {
-    reader.mistake("{} is missing", key.key);
+    reader.mistake(
+        "{} is missing{}", key.key,
+        key.null == KeyNull::keep ? " (it may be null, but transformers has another default)" : "");
     return;
   }
   std::visit(
@@ -158,6 +164,9 @@ class Builder {
   void layers(ModelConfig& model);
   void experts(ModelConfig& model);
   void router(MoeConfig& moe);
+  void fixed_router();
+  void keys_of_others();
+  void layer_lists(const ModelConfig& model);
 
   ConfigReader& reader_;
   const Family& family_;
@@ -173,7 +182,8 @@ void Builder::general(ModelConfig& model) {
                   keys_.norm_eps);
   reader_.require(keys_.initializer_range >= 0.0 && std::isfinite(keys_.initializer_range),
                   "initializer_range = {}; a number not below 0 is expected", keys_.initializer_range);
-  reader_.require(keys_.activation == "silu", "hidden_act \"{}\" is unknown; legal: silu", keys_.activation);
+  reader_.require(keys_.activation == "silu" || keys_.activation == "swish",
+                  "hidden_act \"{}\" is unknown; legal: silu, swish (the same)", keys_.activation);
   reader_.require(keys_.attention_dropout == 0.0,
                   "attention_dropout = {}; there is no dropout here, legal: 0", keys_.attention_dropout);
   if (keys_.pad_token_id != -1) {
@@ -220,11 +230,18 @@ void Builder::gqa(AttentionConfig& a) {
   if (keys_.use_window && keys_.window != 0) {
     in_range(&ConfigKeys::window, 1, kMaxVocab);
     a.window = keys_.window;
+    // Versions of transformers differ: some leave the first layers without a window, the present ones none.
+    const JsonValue* full = reader_.find("max_window_layers");
+    reader_.require(
+        full == nullptr || (full->is_integer() && full->as_int64("max_window_layers") == 0),
+        "max_window_layers = {} with use_sliding_window; every layer has the window, legal: 0, null",
+        full == nullptr ? "null" : write_json(*full));
   }
 }
 
 void Builder::mla(AttentionConfig& a) {
-  a.num_kv_heads = keys_.num_heads;
+  a.num_kv_heads =
+      keys_.num_heads;  // whatever the file says: each head has its own, made from the one latent
   in_range(&ConfigKeys::q_lora_rank, 0, kMaxWidth);
   in_range(&ConfigKeys::kv_lora_rank, 1, kMaxWidth);
   in_range(&ConfigKeys::nope_dim, 1, kMaxWidth);
@@ -235,6 +252,9 @@ void Builder::mla(AttentionConfig& a) {
   a.nope_dim = keys_.nope_dim;
   a.rope_dim = keys_.rope_dim;
   a.qk_dim = keys_.nope_dim + keys_.rope_dim;
+  reader_.require(keys_.qk_dim == 0 || keys_.qk_dim == a.qk_dim,
+                  "qk_head_dim = {}, but qk_nope_head_dim = {} and qk_rope_head_dim = {}", keys_.qk_dim,
+                  keys_.nope_dim, keys_.rope_dim);
   a.v_dim = keys_.v_dim;
   a.latent_bias = keys_.attention_bias;
   a.o_bias = keys_.attention_bias && family_.options.o_bias;
@@ -279,17 +299,28 @@ void Builder::layers(ModelConfig& model) {
   in_range(&ConfigKeys::moe_layer_freq, 1, 1);
   if (!in_range(&ConfigKeys::sparse_step, 1, kMaxBlocks) || !reader_.clean()) return;
   model.num_mtp = keys_.num_mtp;
-  for (std::int64_t i = 0; i < keys_.num_layers; ++i) {
+  for (std::int64_t i = 0; i < model.num_blocks(); ++i) {
     const bool listed =
         std::find(keys_.dense_layers.begin(), keys_.dense_layers.end(), i) != keys_.dense_layers.end();
     const bool moe = i >= keys_.first_dense && !listed && (i + 1) % keys_.sparse_step == 0;
     model.mlp.push_back(moe ? MlpKind::moe : MlpKind::dense);
   }
-  model.mlp.resize(static_cast<std::size_t>(model.num_blocks()), MlpKind::moe);
   if (std::find(model.mlp.begin(), model.mlp.end(), MlpKind::dense) != model.mlp.end()) {
     in_range(&ConfigKeys::dense_width, 1, kMaxWidth);
     model.dense_width = keys_.dense_width;
   }
+}
+
+// The family has one router: keys that name another are of another model.
+void Builder::fixed_router() {
+  const bool sigmoid = family_.options.score == kernels::RouterScore::sigmoid;
+  const auto only = [&](const char* key, const char* legal) {
+    const JsonValue* value = reader_.find(key);
+    reader_.require(value == nullptr || *value == JsonValue(legal), "{} = {}; a {} model has {}", key,
+                    value == nullptr ? "null" : write_json(*value), family_.model_type, legal);
+  };
+  only("scoring_func", sigmoid ? "sigmoid" : "softmax");
+  only("topk_method", family_.options.correction_bias ? "noaux_tc" : "greedy");
 }
 
 void Builder::router(MoeConfig& moe) {
@@ -304,7 +335,10 @@ void Builder::router(MoeConfig& moe) {
   moe.correction_bias = family_.options.correction_bias;
   reader_.require(r.scaling > 0.0 && std::isfinite(r.scaling),
                   "routed_scaling_factor = {}; a number above 0 is expected", r.scaling);
-  if (!family_.options.topk_method_key) return;
+  if (!family_.options.topk_method_key) {
+    fixed_router();
+    return;
+  }
   if (keys_.scoring == "softmax") r.score = kernels::RouterScore::softmax;
   reader_.require(keys_.scoring == "sigmoid" || keys_.scoring == "softmax",
                   "scoring_func \"{}\" is unknown; legal: sigmoid, softmax", keys_.scoring);
@@ -357,6 +391,93 @@ void Builder::experts(ModelConfig& model) {
   }
 }
 
+// Keys that mean something in other models, with the values under which they mean nothing: a file of this family that gives
+// another value is of a model that this engine would compute wrongly.
+struct ForeignKey {
+  std::string_view key;
+  std::string_view harmless;  // words: numbers, true, false, [] or strings; null always is
+};
+constexpr ForeignKey kForeignKeys[] = {
+    {"first_k_dense_replace", "0"},
+    {"mlp_only_layers", "[]"},
+    {"decoder_sparse_step", "1"},
+    {"moe_layer_freq", "1"},
+    {"n_shared_experts", "0"},
+    {"shared_expert_intermediate_size", "0"},
+    {"n_group", "0 1"},
+    {"topk_group", "0 1"},
+    {"routed_scaling_factor", "1"},
+    {"num_nextn_predict_layers", "0"},
+    {"num_mtp_layers", "0"},
+    {"use_sliding_window", "false"},
+    {"sliding_window", "0"},
+    {"kv_lora_rank", ""},
+    {"q_lora_rank", ""},
+    {"rope_interleave", "false"},
+    {"use_qk_norm", "false"},
+    {"clip_qkv", ""},
+    {"mlp_bias", "false"},
+    {"attention_chunk_size", ""},
+    {"attn_logit_softcapping", ""},
+    {"final_logit_softcapping", ""},
+    {"swiglu_limit", ""},
+    {"logits_scaling", "1"},
+    {"residual_multiplier", "1"},
+    {"embedding_multiplier", "1"},
+};
+
+bool is_harmless(const JsonValue& value, std::string_view words) {
+  while (!words.empty()) {
+    const std::string_view word = next_word(words);
+    const bool number = value.is_number() && word.find_first_not_of("0123456789") == std::string_view::npos;
+    if (number && value.as_double("a key") == static_cast<double>(word.front() - '0')) return true;
+    if (!number && write_json(value) == word) return true;
+  }
+  return false;
+}
+
+void Builder::keys_of_others() {
+  for (const ForeignKey& foreign : kForeignKeys) {
+    const JsonValue* value = reader_.find(foreign.key);
+    const bool ours = std::any_of(family_.keys.begin(), family_.keys.end(), [&](const ConfigKey& k) {
+      return k.key == foreign.key || k.also == foreign.key;
+    });
+    if (value == nullptr || ours) continue;
+    std::string_view harmless = foreign.harmless;
+    if (foreign.key == "use_qk_norm" && family_.options.always_qk_norm) harmless = "true";
+    if (foreign.key == "sliding_window" && !keys_.use_window && reader_.find("use_sliding_window") != nullptr)
+      continue;
+    reader_.require(is_harmless(*value, harmless), "{} = {}: a {} model has no such thing; legal: null{}{}",
+                    foreign.key, write_json(*value), family_.model_type, harmless.empty() ? "" : " ",
+                    harmless);
+  }
+}
+
+// Files of some versions list the kind of each layer; a list must say what the other keys say.
+void Builder::layer_lists(const ModelConfig& model) {
+  const auto check = [&](const char* key, const auto& kind_of) {
+    const JsonValue* list = reader_.find(key);
+    if (list == nullptr) return;
+    if (!reader_.require(list->is_array(), "{} is {}; a list of strings is expected", key, write_json(*list)))
+      return;
+    const JsonArray& kinds = list->as_array(key);
+    if (!reader_.require(static_cast<std::int64_t>(kinds.size()) == model.num_layers,
+                         "{} has {} entries; num_hidden_layers = {}", key, kinds.size(), model.num_layers)) {
+      return;
+    }
+    for (std::size_t i = 0; i < kinds.size(); ++i) {
+      const std::string kind = kind_of(static_cast<std::int64_t>(i));
+      if (!reader_.require(kinds[i] == JsonValue(kind), "{}: layer {} is {}, but \"{}\" by the other keys",
+                           key, i, write_json(kinds[i]), kind)) {
+        return;
+      }
+    }
+  };
+  check("mlp_layer_types", [&](std::int64_t i) { return model.is_moe(i) ? "sparse" : "dense"; });
+  check("layer_types",
+        [&](std::int64_t) { return model.attention.window > 0 ? "sliding_attention" : "full_attention"; });
+}
+
 ModelConfig Builder::build() {
   reader_.finish();  // what is missing or of a wrong type would only lead to more messages below
   ModelConfig model;
@@ -364,7 +485,9 @@ ModelConfig Builder::build() {
   attention(model);
   layers(model);
   experts(model);
+  keys_of_others();
   reader_.finish();
+  layer_lists(model);
   const auto square = static_cast<double>(model.hidden_size);
   const double elements = square * 3.0 *
                           (static_cast<double>(model.moe.num_experts * model.moe.width + model.dense_width) *
@@ -390,6 +513,25 @@ ModelConfig read_model_config(const JsonValue& config, const std::string& source
   ConfigReader reader(config, source);
   const Family& family = select_family(reader);
   return Builder(reader, family).build();
+}
+
+JsonValue complete_inline_config(const JsonValue& keys) {
+  if (!keys.is_object()) return keys;
+  ConfigReader reader(keys, "config");
+  const Family* family = find_family(reader);
+  if (family == nullptr) return keys;
+  JsonObject complete = keys.as_object("config");
+  // A number: transformers 5 takes no null there. Latent attention has as many as heads, and transformers insists on it.
+  const JsonValue* heads = keys.find("num_attention_heads");
+  const bool latent = family->options.attention == AttentionKind::mla;
+  if (heads != nullptr && (latent || keys.find("num_key_value_heads") == nullptr))
+    complete.set("num_key_value_heads", *heads);
+  for (const ConfigKey& key : family->keys) {
+    const bool nullable = key.null == KeyNull::keep && std::holds_alternative<std::monostate>(key.otherwise);
+    if (nullable && complete.find(key.key) == nullptr) complete.set(key.key, nullptr);
+  }
+  if (keys.find("architectures") == nullptr) complete.set("architectures", JsonArray{family->architecture});
+  return complete;
 }
 
 std::vector<std::string_view> known_config_keys(const JsonValue& config) {

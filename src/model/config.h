@@ -2,7 +2,8 @@
 // config.h: a model as one struct, named by function; read from a Hugging Face config.json of any family in families/.
 // Invariants  what read_model_config returns is complete and consistent: shapes divide, the router's choice is possible
 // Errors      config: unknown model_type, option or value that this engine cannot compute, named as in the file, with
-//             what is legal; all that is wrong is reported together. Unknown keys are ignored (an export keeps them).
+//             what is legal; all that is wrong is reported together. Keys that mean something in other models are refused,
+//             all others ignored (an export keeps them).
 // Reference   tests/golden/*/config.json and config_v5.json, tests/golden/configs
 #pragma once
 
@@ -80,6 +81,9 @@ struct ModelConfig {
 
 // `source` stands in messages: the file's name, or "run.toml [model]".
 ModelConfig read_model_config(const JsonValue& config, const std::string& source);
+// The keys of a table that cannot hold null (TOML) and leaves them out, as a config.json: with the nulls, and with what means the
+// same only here.
+JsonValue complete_inline_config(const JsonValue& keys);
 // The keys that a config of this family may hold, read or passed over; empty when the family is unknown. For files whose
 // keys a person writes: there an unknown key is a mistake.
 std::vector<std::string_view> known_config_keys(const JsonValue& config);

@@ -27,10 +27,17 @@ ConfigReader::ConfigReader(const JsonValue& config, std::string source)
   }
 }
 
-const JsonValue* ConfigReader::find(std::string_view key) const {
+const JsonValue* ConfigReader::look_up(std::string_view key) const {
   const JsonValue* value = nested_ != nullptr ? nested_->find(key) : nullptr;
-  if (value == nullptr) value = outer_->find(key);
+  return value != nullptr ? value : outer_->find(key);
+}
+const JsonValue* ConfigReader::find(std::string_view key) const {
+  const JsonValue* value = look_up(key);
   return value == nullptr || value->is_null() ? nullptr : value;
+}
+bool ConfigReader::holds_null(std::string_view key) const {
+  const JsonValue* value = look_up(key);
+  return value != nullptr && value->is_null();
 }
 
 bool ConfigReader::read(const JsonValue& value, std::string_view key, std::int64_t& out) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // config_reader.h: typed access to the keys of a config.json that collects every mistake and reports them together.
-// Invariants  a key that is null counts as absent; a text_config inside the file is read before the keys around it
+// Invariants  a text_config inside the file is read before the keys around it
 // Errors      config: raised by finish(), one line a mistake
 #pragma once
 
@@ -22,6 +22,8 @@ class ConfigReader {
 
   // Null when the key is absent or null.
   const JsonValue* find(std::string_view key) const;
+  // True when the key is there and its value is null.
+  bool holds_null(std::string_view key) const;
   // False, with a mistake noted, when the value has another type. `key` is what the message names.
   bool read(const JsonValue& value, std::string_view key, std::int64_t& out);
   bool read(const JsonValue& value, std::string_view key, double& out);
@@ -43,6 +45,8 @@ class ConfigReader {
   void finish() const;
 
  private:
+  const JsonValue* look_up(std::string_view key) const;
+
   const JsonValue* outer_;   // the whole file
   const JsonValue* nested_;  // its text_config; null: none
   std::string source_;

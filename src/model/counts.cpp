@@ -40,7 +40,8 @@ ParameterCounts count_parameters(const ModelConfig& c) {
   if (moe.num_experts > 0) n.active_with_embedding += n.routed / moe.num_experts * moe.top_k;
   n.active_without_embedding = n.active_with_embedding - (c.tie_embeddings ? 0 : n.embedding);
   n.router_bias = moe.correction_bias ? n.moe_layers * moe.num_experts : 0;
-  n.mtp = c.num_mtp * (block + moe_layer + 2 * d * d + 3 * d);
+  for (std::int64_t b = c.num_layers; b < c.num_blocks(); ++b)
+    n.mtp += block + (c.is_moe(b) ? moe_layer : 3 * c.dense_width * d) + 2 * d * d + 3 * d;
   return n;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numbers>
 
 #include "base/json.h"
@@ -16,36 +17,61 @@ double yarn_mscale(double factor, double mscale) {
   return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
 }
 
-// Keys of rope_parameters or rope_scaling, whichever the file has.
+constexpr std::string_view kRopeKeys[] = {"rope_type",        "type",
+                                          "rope_theta",       "partial_rotary_factor",
+                                          "factor",           "original_max_position_embeddings",
+                                          "attention_factor", "beta_fast",
+                                          "beta_slow",        "mscale",
+                                          "mscale_all_dim",   "truncate",
+                                          "low_freq_factor",  "high_freq_factor"};
+
+// Keys of rope_parameters (transformers 5) and rope_scaling (4). A file may have both, and some keys beside them; what is given
+// twice must agree.
 class RopeKeys {
  public:
   explicit RopeKeys(ConfigReader& reader) : reader_(reader) {
     for (const char* name : {"rope_parameters", "rope_scaling"}) {
       const JsonValue* value = reader.find(name);
-      if (value == nullptr) continue;
-      if (!reader.require(value->is_object(), "{} is no object", name)) continue;
-      table_ = value;
-      name_ = name;
-      break;
+      if (value == nullptr || !reader.require(value->is_object(), "{} is no object", name)) continue;
+      (tables_[0].value == nullptr ? tables_[0] : tables_[1]) = {name, value};
+      refuse_unknown(name, *value);
     }
+    if (tables_[1].value == nullptr) return;
+    for (const std::string_view key : kRopeKeys)
+      agree(key, find_in(tables_[1], key), full_name(tables_[1], key));
   }
-  const std::string& table_name() const { return name_; }
   const JsonValue* find(std::string_view key) const {
-    const JsonValue* value = table_ != nullptr ? table_->find(key) : nullptr;
-    return value == nullptr || value->is_null() ? nullptr : value;
+    const JsonValue* value = find_in(tables_[0], key);
+    return value != nullptr ? value : find_in(tables_[1], key);
   }
-  std::string full_name(std::string_view key) const { return name_ + "." + std::string(key); }
+  // The name of a key in messages: in the table that has it.
+  std::string full_name(std::string_view key) const {
+    return full_name(
+        find_in(tables_[0], key) == nullptr && find_in(tables_[1], key) != nullptr ? tables_[1] : tables_[0],
+        key);
+  }
+  // A mistake unless `other`, where it is given, is what the tables say.
+  void agree(std::string_view key, const JsonValue* other, const std::string& other_name) {
+    const JsonValue* value = find(key);
+    if (value == nullptr || other == nullptr || same(*value, *other)) return;
+    reader_.mistake("{} = {} and {} = {} mean the same and differ", full_name(key), write_json(*value),
+                    other_name, write_json(*other));
+  }
   // True when the key is there and has the right type.
   template <class T>
   bool read(std::string_view key, T& out) {
     const JsonValue* value = find(key);
     return value != nullptr && reader_.read(*value, full_name(key), out);
   }
-  // The same, also looking beside the table, where transformers 4 puts some keys.
+  // The same, also looking beside the tables, where transformers 4 puts some keys.
   void read_anywhere(std::string_view key, double& out) {
-    if (read(key, out)) return;
-    const JsonValue* value = reader_.find(key);
-    if (value != nullptr) reader_.read(*value, key, out);
+    const JsonValue* beside = reader_.find(key);
+    agree(key, beside, std::string(key));
+    if (find(key) != nullptr) {
+      read(key, out);
+    } else if (beside != nullptr) {
+      reader_.read(*beside, key, out);
+    }
   }
   void need(std::string_view key, double& out) {
     if (find(key) == nullptr) {
@@ -56,13 +82,41 @@ class RopeKeys {
   }
 
  private:
+  struct Table {
+    std::string_view name = "rope_scaling";
+    const JsonValue* value = nullptr;
+  };
+  static const JsonValue* find_in(const Table& table, std::string_view key) {
+    const JsonValue* value = table.value != nullptr ? table.value->find(key) : nullptr;
+    return value == nullptr || value->is_null() ? nullptr : value;
+  }
+  static std::string full_name(const Table& table, std::string_view key) {
+    return fmt::format("{}.{}", table.name, key);
+  }
+  static bool same(const JsonValue& a, const JsonValue& b) {
+    if (a.is_number() && b.is_number()) return a.as_double("a") == b.as_double("b");
+    return a == b;
+  }
+  static std::string known_keys() {
+    std::string all;
+    for (const std::string_view key : kRopeKeys) all.append(all.empty() ? "" : ", ").append(key);
+    return all;
+  }
+  void refuse_unknown(const char* name, const JsonValue& table) {
+    for (const JsonMember& m : table.as_object(name)) {
+      const bool known = std::find(std::begin(kRopeKeys), std::end(kRopeKeys), m.key) != std::end(kRopeKeys);
+      if (known || m.value.is_null()) continue;
+      reader_.mistake("{}.{} is unknown; legal: {}", name, m.key, known_keys());
+    }
+  }
+
   ConfigReader& reader_;
-  const JsonValue* table_ = nullptr;
-  std::string name_ = "rope_scaling";
+  Table tables_[2];
 };
 
 RopeScaling read_type(ConfigReader& reader, RopeKeys& keys) {
   std::string type = "default";
+  keys.agree("rope_type", keys.find("type"), keys.full_name("type"));
   if (!keys.read("rope_type", type)) keys.read("type", type);
   if (type == "default") return RopeScaling::none;
   if (type == "linear") return RopeScaling::linear;
@@ -74,7 +128,7 @@ RopeScaling read_type(ConfigReader& reader, RopeKeys& keys) {
   return RopeScaling::none;
 }
 
-void read_yarn(ConfigReader& reader, RopeKeys& keys, RopeConfig& rope, bool mscale_in_softmax) {
+void read_yarn(ConfigReader& reader, RopeKeys& keys, RopeConfig& rope) {
   keys.read("beta_fast", rope.beta_fast);
   keys.read("beta_slow", rope.beta_slow);
   keys.read("truncate", rope.truncate);
@@ -95,10 +149,6 @@ void read_yarn(ConfigReader& reader, RopeKeys& keys, RopeConfig& rope, bool msca
   } else {
     rope.cos_sin_scale = yarn_mscale(rope.factor, 1.0);
   }
-  if (mscale_in_softmax && mscale_all_dim != 0.0) {
-    const double temperature = yarn_mscale(rope.factor, mscale_all_dim);
-    rope.softmax_factor = temperature * temperature;
-  }
 }
 
 void read_scaling(ConfigReader& reader, RopeKeys& keys, RopeConfig& rope, bool mscale_in_softmax) {
@@ -116,7 +166,12 @@ void read_scaling(ConfigReader& reader, RopeKeys& keys, RopeConfig& rope, bool m
   }
   reader.require(rope.factor > 0.0 && std::isfinite(rope.factor), "{} = {}; a number above 0 is expected",
                  keys.full_name("factor"), rope.factor);
-  if (rope.scaling == RopeScaling::yarn) read_yarn(reader, keys, rope, mscale_in_softmax);
+  if (rope.scaling == RopeScaling::yarn) read_yarn(reader, keys, rope);
+  double mscale_all_dim = 0.0;
+  if (mscale_in_softmax && keys.read("mscale_all_dim", mscale_all_dim) && mscale_all_dim != 0.0) {
+    const double temperature = yarn_mscale(rope.factor, mscale_all_dim);
+    rope.softmax_factor = temperature * temperature;
+  }
   if (rope.scaling == RopeScaling::llama3) {
     keys.need("low_freq_factor", rope.low_freq_factor);
     keys.need("high_freq_factor", rope.high_freq_factor);

@@ -242,7 +242,7 @@ void Parser::check_model() {
                                                member.key, nearest_name(member.key, known)));
   }
   try {
-    read_model_config(config_.model.keys, "[model]");
+    read_model_config(complete_inline_config(config_.model.keys), "[model]");
   } catch (const Error& e) {
     mistake("model", e.what());
   }
@@ -451,7 +451,7 @@ std::string RunConfig::metrics_path() const {
 ModelConfig RunConfig::model_config() const {
   ModelConfig result;
   if (model.hf.empty()) {
-    result = read_model_config(model.keys, source + " [model]");
+    result = read_model_config(complete_inline_config(model.keys), source + " [model]");
   } else {
     const std::string path = std::filesystem::is_directory(model.hf) ? model.hf + "/config.json" : model.hf;
     result = read_model_config(read_json_file(path), path);

@@ -32,7 +32,8 @@ std::vector<ops::AuxLoss> aux_losses(const RouterSection& r) {
 }
 
 std::string config_json_text(const RunConfig& config) {
-  if (config.model.hf.empty()) return write_json(config.model.keys, JsonStyle::pretty) + "\n";
+  if (config.model.hf.empty())
+    return write_json(complete_inline_config(config.model.keys), JsonStyle::pretty) + "\n";
   const std::string path =
       is_folder(config.model.hf) ? join_path(config.model.hf, "config.json") : config.model.hf;
   return read_text_file(path, std::int64_t{1} << 24);

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "model/counts.h"
 #include "model/families/family.h"
 #include "model/parameters.h"
 
@@ -282,6 +284,168 @@ TEST(ModelConfig, LatentAttentionWithoutQueryRank) {
   EXPECT_TRUE(c.attention.latent_bias);
   EXPECT_EQ(c.moe.shared_width, 34);
   EXPECT_EQ(c.attention.rope.style, kernels::RopeStyle::halves);
+}
+
+// Where null and an absent key mean different things, and where transformers guesses a shape that a file leaves out.
+TEST(ModelConfig, AbsentKeysAndNull) {
+  const auto without = [](const char* key) { return [key](JsonObject& o) { o.erase(key); }; };
+  const auto null = [](const char* key) { return [key](JsonObject& o) { o.set(key, nullptr); }; };
+  expect_has(refusal(kDeepseek, without("q_lora_rank")), {"q_lora_rank is missing", "null"});
+  EXPECT_EQ(with(kDeepseek, null("q_lora_rank")).attention.q_lora_rank, 0);
+  for (const char* path : {kQwen, kGlm}) {
+    expect_has(refusal(path, without("num_key_value_heads")), {"num_key_value_heads is missing", "null"});
+    EXPECT_EQ(with(path, null("num_key_value_heads")).attention.num_kv_heads, 4);
+  }
+  for (const char* path : {kDeepseek, kGlm}) {
+    EXPECT_GT(with(path, without("n_shared_experts")).moe.shared_width, 0);
+    EXPECT_EQ(with(path, null("n_shared_experts")).moe.shared_width, 0);
+  }
+  for (const char* path : {kDeepseek, kGlm, kQwen})
+    expect_has(refusal(path, null("norm_topk_prob")), {"norm_topk_prob is null"});
+  expect_has(refusal(kDeepseek, null("rope_interleave")), {"rope_interleave is null"});
+  const auto window = [](const Edit& more) {
+    return with(kQwen,
+                [&](JsonObject& o) {
+                  o.set("use_sliding_window", true);
+                  more(o);
+                })
+        .attention.window;
+  };
+  EXPECT_EQ(window(without("sliding_window")), 4096);
+  EXPECT_EQ(window(null("sliding_window")), 0);
+}
+
+// The defaults of transformers' configuration classes (4.57 and 5.23), for the keys that a file may leave out.
+TEST(ModelConfig, DefaultsAreThoseOfTransformers) {
+  const auto bare = [](const char* path, std::initializer_list<const char*> keys) {
+    return with(path, [&](JsonObject& o) {
+      for (const char* key : keys) o.erase(key);
+    });
+  };
+  const auto shared = {"attention_bias", "attention_dropout",       "hidden_act",        "rms_norm_eps",
+                       "norm_topk_prob", "tie_word_embeddings",     "initializer_range", "pad_token_id",
+                       "rope_scaling",   "max_position_embeddings", "rope_theta"};
+  const ModelConfig d = bare(kDeepseek, shared), g = bare(kGlm, shared), q = bare(kQwen, shared);
+  EXPECT_EQ(std::tuple(d.norm_eps, g.norm_eps, q.norm_eps), std::tuple(1e-6, 1e-5, 1e-6));
+  EXPECT_EQ(std::tuple(d.moe.router.normalize, g.moe.router.normalize, q.moe.router.normalize),
+            std::tuple(true, true, false));
+  EXPECT_EQ(std::tuple(d.max_positions, g.max_positions, q.max_positions), std::tuple(4096, 131072, 32768));
+  for (const ModelConfig& c : {d, g, q}) {
+    EXPECT_FALSE(c.attention.qkv_bias || c.attention.o_bias || c.attention.latent_bias || c.tie_embeddings);
+    EXPECT_EQ(c.attention.rope.theta, 10000.0);
+    EXPECT_EQ(c.initializer_range, 0.02);
+  }
+  const ModelConfig more = bare(kGlm, {"n_group", "topk_group", "routed_scaling_factor", "use_qk_norm",
+                                       "partial_rotary_factor", "n_shared_experts"});
+  EXPECT_EQ(more.moe.router.scaling, 1.0);
+  EXPECT_EQ(more.moe.router.num_groups, 1);
+  EXPECT_FALSE(more.attention.qk_norm);
+  EXPECT_EQ(more.attention.rope.rotary_dim, 6);
+  EXPECT_EQ(more.moe.shared_width, 16);
+  EXPECT_EQ(bare(kQwen, {"router_aux_loss_coef", "decoder_sparse_step", "mlp_only_layers"}).num_moe_layers(),
+            3);
+}
+
+// TOML has no null: what a table leaves out is null, and is so in the config.json that a checkpoint holds.
+TEST(ModelConfig, AnInlineTableBecomesAConfigFile) {
+  const auto file = [](const char* path, std::initializer_list<const char*> left_out) {
+    return complete_inline_config(edited(path, [&](JsonObject& o) {
+      for (const char* key : left_out) o.erase(key);
+    }));
+  };
+  JsonValue table = golden_json(kDeepseek);
+  for (const char* key : {"q_lora_rank", "architectures"}) table.as_object("table").erase(key);
+  table.as_object("table").set("num_key_value_heads", 1);
+  const JsonValue mla = complete_inline_config(table);
+  ASSERT_NE(mla.find("q_lora_rank"), nullptr);
+  EXPECT_TRUE(mla.find("q_lora_rank")->is_null());
+  EXPECT_EQ(*mla.find("num_key_value_heads"), JsonValue(3));
+  EXPECT_EQ(*mla.find("architectures"), JsonValue(JsonArray{"DeepseekV3ForCausalLM"}));
+  EXPECT_EQ(read_model_config(mla, "config.json").attention.q_lora_rank, 0);
+  EXPECT_EQ(*file(kGlm, {"num_key_value_heads"}).find("num_key_value_heads"), JsonValue(4));
+  EXPECT_EQ(file(kQwen, {}), golden_json(kQwen));
+}
+
+// A key that other models compute with is never passed over when it would change this one.
+TEST(ModelConfig, KeysOfOtherModelsAreRefused) {
+  const std::vector<std::tuple<const char*, const char*, JsonValue, JsonValue>> cases = {
+      // file, key, refused, harmless
+      {kQwen, "n_shared_experts", 1, 0},
+      {kQwen, "first_k_dense_replace", 1, 0},
+      {kQwen, "n_group", 2, 1},
+      {kQwen, "routed_scaling_factor", 2.5, 1.0},
+      {kQwen, "num_nextn_predict_layers", 1, 0},
+      {kQwen, "scoring_func", "sigmoid", "softmax"},
+      {kQwen, "topk_method", "noaux_tc", "greedy"},
+      {kQwen, "use_qk_norm", false, true},
+      {kGlm, "scoring_func", "softmax", "sigmoid"},
+      {kGlm, "topk_method", "greedy", "noaux_tc"},
+      {kGlm, "mlp_only_layers", JsonArray{1}, JsonArray()},
+      {kGlm, "decoder_sparse_step", 2, 1},
+      {kGlm, "moe_layer_freq", 2, 1},
+      {kGlm, "use_sliding_window", true, false},
+      {kGlm, "sliding_window", 128, 0},
+      {kGlm, "kv_lora_rank", 16, nullptr},
+      {kGlm, "rope_interleave", true, false},
+      {kDeepseek, "sliding_window", 128, nullptr},
+      {kDeepseek, "mlp_only_layers", JsonArray{0}, nullptr},
+      {kDeepseek, "use_qk_norm", true, false},
+      {kDeepseek, "moe_layer_freq", 2, 1},
+      {kDeepseek, "qk_head_dim", 20, 18},
+      {kQwen, "attn_logit_softcapping", 50.0, nullptr},
+      {kQwen, "hidden_act", "gelu", "swish"},
+      {kQwen, "attention_dropout", 0.1, 0},
+  };
+  for (const auto& [path, key, wrong, harmless] : cases) {
+    expect_has(refusal(path, [&, k = key, &v = wrong](JsonObject& o) { o.set(k, v); }), {key, "config.json"});
+    EXPECT_EQ(refusal(path, [&, k = key, &v = harmless](JsonObject& o) { o.set(k, v); }), "") << path << key;
+  }
+  EXPECT_EQ(refusal(kGlm,
+                    [](JsonObject& o) {
+                      o.set("use_sliding_window", false);
+                      o.set("sliding_window", 4096);
+                    }),
+            "");
+  expect_has(refusal(kQwen,
+                     [](JsonObject& o) {
+                       o.set("use_sliding_window", true);
+                       o.set("sliding_window", 8);
+                       o.set("max_window_layers", 2);
+                     }),
+             {"max_window_layers = 2"});
+}
+
+TEST(ModelConfig, ListsOfLayersMustAgreeWithTheOtherKeys) {
+  const auto mlp = [](JsonArray kinds) {
+    return [kinds](JsonObject& o) { o.set("mlp_layer_types", kinds); };
+  };
+  EXPECT_EQ(refusal(kGlm, mlp({"dense", "sparse", "sparse"})), "");
+  expect_has(refusal(kGlm, mlp({"dense", "dense", "sparse"})),
+             {"mlp_layer_types: layer 1", "\"dense\"", "\"sparse\""});
+  expect_has(refusal(kGlm, mlp({"dense", "sparse"})),
+             {"mlp_layer_types has 2 entries", "num_hidden_layers = 3"});
+  const auto attention = [](const char* kind) {
+    return [kind](JsonObject& o) { o.set("layer_types", JsonArray{kind, kind, kind}); };
+  };
+  EXPECT_EQ(refusal(kQwen, attention("full_attention")), "");
+  expect_has(refusal(kQwen, attention("sliding_attention")), {"layer_types: layer 0", "full_attention"});
+}
+
+TEST(ModelConfig, MtpModulesFollowTheRuleOfTheLayers) {
+  const char* const path = "deepseek_v3_mtp-a/config.json";
+  EXPECT_TRUE(with(path, [](JsonObject& o) { o.set("first_k_dense_replace", 2); }).is_moe(2));
+  const ModelConfig c = with(path, [](JsonObject& o) { o.set("first_k_dense_replace", 3); });
+  using enum MlpKind;
+  EXPECT_EQ(c.mlp, (std::vector{dense, dense, dense, moe}));
+  std::int64_t elements = 0;
+  for (const ParameterSpec& p : parameter_specs(c))
+    elements += p.trainable && p.block >= c.num_layers ? p.elements() : 0;
+  EXPECT_EQ(count_parameters(c).mtp, elements);
+  const auto renamed = [](JsonObject& o) {
+    o.erase("num_nextn_predict_layers");
+    o.set("num_mtp_layers", 1);
+  };
+  EXPECT_EQ(with(path, renamed).num_mtp, 1);
 }
 
 TEST(ModelConfig, AllMistakesTogether) {

@@ -80,7 +80,39 @@ TEST(RopeConfig, YarnWithAttentionFactorAndWithoutFactor) {
   EXPECT_EQ(ratio.rope.inv_freq, given.rope.inv_freq);
 }
 
+// transformers multiplies the scale of latent attention under every type but default: 14^-0.5 (0.1 * 0.7 * ln 4 + 1)^2
+TEST(RopeConfig, MscaleOfLatentAttentionUnderEveryType) {
+  const char* const text =
+      R"({"qk_rope_head_dim": 6, "qk_nope_head_dim": 8, "rope_scaling": {"rope_type": ")";
+  const RopeCase linear = parsed(text + std::string(R"(linear", "factor": 4, "mscale_all_dim": 0.7}})"));
+  const double temperature = 0.07 * std::log(4.0) + 1.0;
+  EXPECT_DOUBLE_EQ(linear.softmax_scale, temperature * temperature / std::sqrt(14.0));
+  EXPECT_EQ(linear.rope.cos_sin_scale, 1.0);
+  EXPECT_DOUBLE_EQ(parsed(text + std::string(R"(default", "mscale_all_dim": 0.7}})")).softmax_scale,
+                   1.0 / std::sqrt(14.0));
+}
+
+TEST(RopeConfig, WhatIsGivenTwiceMustAgree) {
+  const auto both = [](const char* scaling, const char* beside) {
+    return std::string(
+               R"({"head_dim": 8, "max_position_embeddings": 64, "rope_parameters": {"rope_type": "linear",
+      "factor": 2, "rope_theta": 500}, "rope_scaling": )") +
+           scaling + beside + "}";
+  };
+  EXPECT_EQ(refusal(both(R"({"type": "linear", "factor": 2.0})", R"(, "rope_theta": 500.0)")), "");
+  EXPECT_NE(refusal(both(R"({"type": "yarn", "factor": 2.0})", ""))
+                .find("rope_parameters.rope_type = \"linear\" and rope_scaling.type"),
+            std::string::npos);
+  EXPECT_NE(refusal(both(R"({"factor": 3})", "")).find("rope_scaling.factor = 3"), std::string::npos);
+  EXPECT_NE(refusal(both("null", R"(, "rope_theta": 10000)")).find("rope_theta = 10000"), std::string::npos);
+  EXPECT_EQ(refusal(both("null", "")), "");
+}
+
 TEST(RopeConfig, Refusals) {
+  EXPECT_NE(refusal(R"({"head_dim": 8, "rope_parameters": {"full_attention": {"rope_type": "default"}}})")
+                .find("rope_parameters.full_attention is unknown"),
+            std::string::npos);
+
   EXPECT_NE(refusal(R"({"head_dim": 8, "rope_scaling": {"rope_type": "longrope"}})").find("longrope"),
             std::string::npos);
   EXPECT_NE(refusal(R"({"head_dim": 8, "rope_scaling": {"type": "linear"}})")

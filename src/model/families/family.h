@@ -22,7 +22,7 @@ namespace planalto {
 struct ConfigKeys {
   std::int64_t hidden_size = 0, num_layers = 0, vocab_size = 0, dense_width = 0;
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0, window = 0;
-  std::int64_t q_lora_rank = 0, kv_lora_rank = 0, nope_dim = 0, rope_dim = 0, v_dim = 0;
+  std::int64_t q_lora_rank = 0, kv_lora_rank = 0, nope_dim = 0, rope_dim = 0, v_dim = 0, qk_dim = 0;
   std::int64_t num_experts = 0, top_k = 0, expert_width = 0, num_shared = 0;
   std::int64_t num_groups = 1, top_groups = 1;
   std::int64_t first_dense = 0, sparse_step = 1, moe_layer_freq = 1;
@@ -38,15 +38,19 @@ struct ConfigKeys {
 // A scalar given for a list field is a list of one.
 using KeyField = std::variant<std::int64_t ConfigKeys::*, double ConfigKeys::*, bool ConfigKeys::*,
                               std::string ConfigKeys::*, std::vector<std::int64_t> ConfigKeys::*>;
-// What an absent or null key means: monostate: refused; keep: the value that ConfigKeys starts with.
+// What an absent key means: monostate: refused; keep: the value that ConfigKeys starts with. Where transformers has a default that
+// decides shapes (q_lora_rank 1536), an absent key is refused rather than guessed.
 struct Keep {};
 inline constexpr Keep kKeep;
 using KeyDefault = std::variant<std::monostate, Keep, std::int64_t, double, bool>;
+// What null means where that differs from an absent key: `wrong`: the value has no null.
+enum class KeyNull { as_absent, keep, wrong };
 struct ConfigKey {
   std::string_view key;
   KeyField field;
   KeyDefault otherwise = std::monostate{};
   std::string_view also = {};  // other spellings, separated by spaces; two that are given must agree
+  KeyNull null = KeyNull::as_absent;
 };
 
 // `file` holds the parameter, or its gate rows while `up` holds its up rows. Layout 0 is written; 1 and 2 are read too.
