@@ -22,8 +22,7 @@ class ModelRun {
       : config_(v.config()),
         target_{kernels::choose_isa().isa, 1},
         programs_(config_, options(v), target_),
-        launch_(programs_.table, {&programs_.step, &programs_.eval},
-                {.target = target_, .executor = {.measure = true}}),
+        launch_(programs_.table, programs_.all(), {.target = target_, .executor = {.measure = true}}),
         model_(sample_model(v, config_, programs_.parameters, programs_.table, launch_.address_of())) {
     const StepBuffers& s = programs_.buffers;
     fill_rope_table(config_.attention.rope, kCapacity, launch_.data<float>(s.rope_table));

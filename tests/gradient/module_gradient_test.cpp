@@ -62,7 +62,7 @@ class ModuleRun {
       : config_(config),
         variant_(without_joined(v)),
         target_{kernels::choose_isa().isa, 2},
-        parameters_(table_, config_, Precision::fp32, true),
+        parameters_(table_, config_, {.training = true}),
         x_cols_(module.x_cols > 0 ? module.x_cols : config.hidden_size),
         program_(build(module)),
         launch_(table_, {&program_}, {.target = target_, .executor = {.measure = true}}),
