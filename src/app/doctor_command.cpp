@@ -22,7 +22,7 @@ struct Variable {
   const char *name, *meaning;
 };
 constexpr Variable kVariables[] = {
-    {"PLANALTO_ISA", "forces a lower instruction set: avx2, avx512, avx512_bf16"},
+    {"PLANALTO_ISA", "forces a lower instruction set: avx2, avx512, avx512_bf16, amx"},
 };
 
 std::string isa_list() {

@@ -5,9 +5,10 @@
 // Invariants  offsets[0] = 0 <= ... <= offsets[E] <= R; any segment may be empty; rows past offsets[E] are never read or
 //             written. offsets null: one segment of rows.get() rows.
 // Numerics    bf16 or fp32, each operand its own; a sum is one chain of fp32 fused multiply-adds in ascending k (pairs of k
-//             on AVX-512-BF16 when both operands are bf16), then + y, + bias, one rounding. grad_weight's chain goes on from
-//             dw. A packed copy gives the bits of the plain weight. So bits depend on neither threads, nor the number of rows, nor a row's place; weight gradients of
-//             microbatches accumulated in order have the bits of one big batch (when no pair straddles a seam).
+//             on AVX-512-BF16 and AMX when both operands are bf16), then + y, + bias, one rounding. grad_weight's chain goes
+//             on from dw. A packed copy gives the bits of the plain weight. Bits depend on neither threads, nor the number of
+//             rows, nor a row's place; weight gradients of microbatches accumulated in order have the bits of one big batch
+//             (when no pair straddles a seam).
 // Memory      scratch from `workspace`, as grouped_gemm_workspace_bytes says
 // Errors      internal: shapes, strides or dtypes that do not fit together, offsets that descend, a small workspace
 // Source      original

@@ -9,7 +9,7 @@
 
 namespace planalto::kernels {
 
-enum class Isa { avx2, avx512, avx512_bf16 };
+enum class Isa { avx2, avx512, avx512_bf16, amx };
 
 struct IsaChoice {
   Isa isa;

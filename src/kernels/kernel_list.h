@@ -4,15 +4,16 @@
 #pragma once
 
 #define PLANALTO_KERNELS(X) \
-  PLANALTO_GEMM_KERNELS(X) PLANALTO_ROW_KERNELS(X) PLANALTO_ROUTE_KERNELS(X) PLANALTO_ATTENTION_KERNELS(X)
+  PLANALTO_PRODUCT_KERNELS(X) PLANALTO_ROW_KERNELS(X) PLANALTO_ROUTE_KERNELS(X) PLANALTO_ATTENTION_KERNELS(X)
 
 // Version 14 has no stable form for these.
 // clang-format off
-#define PLANALTO_GEMM_KERNELS(X) \
+// What bf16 multiply instructions (vdpbf16ps, tdpbf16ps) make a difference to: the bodies that the sets of those have of their own.
+#define PLANALTO_PRODUCT_KERNELS(X) \
   X(grouped_gemm_forward, GroupedGemmForward) \
   X(grouped_gemm_grad_input, GroupedGemmGradInput) \
   X(grouped_gemm_grad_weight, GroupedGemmGradWeight) \
-  X(pack_weight, PackWeight) \
+  X(loss_head, LossHead) \
   X(peak_multiply_add, PeakMultiplyAdd) \
   X(peak_read, PeakRead) \
   X(peak_update, PeakUpdate)
@@ -40,10 +41,10 @@
   X(swiglu_forward, SwigluForward) \
   X(swiglu_backward, SwigluBackward) \
   X(rope_apply, RopeApply) \
+  X(pack_weight, PackWeight) \
   X(adamw_update, AdamWUpdate) \
   X(sum_squares, SumSquares)
 #define PLANALTO_ATTENTION_KERNELS(X) \
   X(attention_forward, AttentionForward) \
-  X(attention_backward, AttentionBackward) \
-  X(loss_head, LossHead)
+  X(attention_backward, AttentionBackward)
 // clang-format on

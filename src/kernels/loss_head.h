@@ -7,7 +7,7 @@
 //             loss = maximum + log(sum) - logit of the label. *loss_sum += the rows' losses in row order, in double, not
 //             divided. Gradients are multiplied by *grad_scale (1 / trained labels of the step); the gradient of the
 //             logits is rounded to the dtype of x before it is multiplied by w and x. Bits do not depend on threads;
-//             those of dw depend on tile_rows only where a bf16 pair (AVX-512-BF16) straddles two tiles.
+//             those of dw depend on tile_rows only where a bf16 pair (AVX-512-BF16, AMX) straddles two tiles.
 // Memory      workspace: one tile of tile_rows x V fp32 and the scratch of a matrix product
 // Errors      data: a label outside [0, V) that is not -100
 // Reference   kernels/ref/loss_head.h

@@ -12,12 +12,16 @@
 #include "kernels/table.h"
 #include "support/kernel_testing.h"
 
-// The pair path of AVX-512-BF16 with vdpbf16ps emulated (tests/CMakeLists.txt), for machines that lack it.
-namespace planalto::kernels::emulated_pairs {
-void grouped_gemm_forward(const ExecContext& ctx, const GroupedGemmForward& a);
-void grouped_gemm_grad_input(const ExecContext& ctx, const GroupedGemmGradInput& a);
-void grouped_gemm_grad_weight(const ExecContext& ctx, const GroupedGemmGradWeight& a);
-}  // namespace planalto::kernels::emulated_pairs
+// The paths of AVX-512-BF16 and AMX with their instructions emulated (tests/CMakeLists.txt), for machines that lack them.
+#define PLANALTO_EMULATED_PRODUCTS(name)                                                 \
+  namespace planalto::kernels::name {                                                    \
+  void grouped_gemm_forward(const ExecContext& ctx, const GroupedGemmForward& a);        \
+  void grouped_gemm_grad_input(const ExecContext& ctx, const GroupedGemmGradInput& a);   \
+  void grouped_gemm_grad_weight(const ExecContext& ctx, const GroupedGemmGradWeight& a); \
+  }
+PLANALTO_EMULATED_PRODUCTS(emulated_pairs)
+PLANALTO_EMULATED_PRODUCTS(emulated_tiles)
+#undef PLANALTO_EMULATED_PRODUCTS
 
 namespace planalto::kernels {
 
@@ -27,12 +31,20 @@ inline void for_each_gemm(const std::function<void(const ExecContext&)>& body) {
   test::for_each_context([&](const ExecContext& ctx) {
     body(ctx);
     if (ctx.kernels->isa != Isa::avx512) return;
-    SCOPED_TRACE("emulated pairs");
     KernelTable table = *ctx.kernels;
-    table.isa = Isa::avx512_bf16;
-    table.grouped_gemm_forward = emulated_pairs::grouped_gemm_forward;
-    table.grouped_gemm_grad_input = emulated_pairs::grouped_gemm_grad_input;
-    table.grouped_gemm_grad_weight = emulated_pairs::grouped_gemm_grad_weight;
+    {
+      SCOPED_TRACE("emulated pairs");
+      table.isa = Isa::avx512_bf16;
+      table.grouped_gemm_forward = emulated_pairs::grouped_gemm_forward;
+      table.grouped_gemm_grad_input = emulated_pairs::grouped_gemm_grad_input;
+      table.grouped_gemm_grad_weight = emulated_pairs::grouped_gemm_grad_weight;
+      body(ExecContext{ctx.pool, &table});
+    }
+    SCOPED_TRACE("emulated tiles");
+    table.isa = Isa::amx;
+    table.grouped_gemm_forward = emulated_tiles::grouped_gemm_forward;
+    table.grouped_gemm_grad_input = emulated_tiles::grouped_gemm_grad_input;
+    table.grouped_gemm_grad_weight = emulated_tiles::grouped_gemm_grad_weight;
     body(ExecContext{ctx.pool, &table});
   });
 }

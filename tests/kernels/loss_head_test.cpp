@@ -394,7 +394,7 @@ TEST(LossHead, NoTokensClearOrKeepTheWeightGradient) {
 }
 
 TEST(LossHead, ScratchStaysWithin100MiBAtAVocabularyOf128000) {
-  for (const Isa isa : {Isa::avx2, Isa::avx512, Isa::avx512_bf16}) {
+  for (const Isa isa : {Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       for (const int threads : {1, 2, 8}) {
         const std::int64_t bytes = loss_head_workspace_bytes(

@@ -22,6 +22,7 @@ namespace planalto::kernels {
 PLANALTO_DECLARE_PROBES(avx2)
 PLANALTO_DECLARE_PROBES(avx512)
 PLANALTO_DECLARE_PROBES(avx512_bf16)
+PLANALTO_DECLARE_PROBES(amx)
 
 namespace {
 
@@ -44,7 +45,8 @@ struct Probes {
   }
 
 void for_each_isa(const std::function<void(const Probes&)>& body) {
-  for (const Probes& p : {PLANALTO_PROBES(avx2), PLANALTO_PROBES(avx512), PLANALTO_PROBES(avx512_bf16)}) {
+  for (const Probes& p :
+       {PLANALTO_PROBES(avx2), PLANALTO_PROBES(avx512), PLANALTO_PROBES(avx512_bf16), PLANALTO_PROBES(amx)}) {
     for (const Isa isa : available_isas()) {
       SCOPED_TRACE(to_string(p.isa));
       if (isa == p.isa) body(p);

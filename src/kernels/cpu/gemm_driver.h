@@ -94,8 +94,14 @@ template <class T>
 
 template <class T>
 void write_row(const float* sums, const float* bias, bool accumulate, std::int64_t cols, T* c) {
-  if (cols == kTileCols && bias == nullptr && !accumulate) {
-    for (int j = 0; j < kTileCols; ++j) c[j] = rounded<T>(sums[j]);
+  if (cols == kTileCols) {
+#pragma GCC unroll 2
+    for (int j = 0; j < kTileCols; j += kLanes) {
+      Floats v = simd::load(sums + j);
+      if (accumulate) v += simd::load(c + j);
+      if (bias != nullptr) v += simd::load(bias + j);
+      simd::store(c + j, v);
+    }
     return;
   }
   for (std::int64_t j = 0; j < cols; ++j) {
@@ -184,8 +190,15 @@ void compute_block(const GemmCall& call, const GemmProduct& p, const GemmUnit& u
   }
 }
 
+// Sums in vector registers.
 template <class Math>
-void compute_unit(const GemmCall& call, const GemmProduct& p, const GemmUnit& u, char* scratch) {
+struct VectorEngine {
+  static void compute(const GemmCall& call, const GemmProduct& p, const GemmUnit& u, char* scratch);
+};
+
+template <class Math>
+void VectorEngine<Math>::compute(const GemmCall& call, const GemmProduct& p, const GemmUnit& u,
+                                 char* scratch) {
   const std::int64_t k_per_step = call.geometry.k_per_step;
   const std::int64_t block = gemm_block_steps((p.depth + k_per_step - 1) / k_per_step) * k_per_step;
   std::int64_t k = 0;
@@ -258,7 +271,7 @@ inline GemmSchedule make_schedule(const GemmCall& call, int num_threads, std::in
 }
 
 // product_of(e) describes product e; all have the same number of columns.
-template <class Math, class ProductOf>
+template <class Engine, class ProductOf>
 inline void run_products(const ExecContext& ctx, const GemmCall& call, std::int64_t num_products,
                          const ProductOf& product_of) {
   if (num_products <= 0) return;
@@ -275,12 +288,13 @@ inline void run_products(const ExecContext& ctx, const GemmCall& call, std::int6
     const std::int64_t local = unit - s.first_unit[low];
     const std::int64_t blocks = ceil_div(p.rows, call.geometry.block_rows);
     const std::int64_t block = local % blocks, group = local / blocks;
-    const std::int64_t tiles = ceil_div(p.rows, kTileRows), panels = ceil_div(p.cols, kTileCols);
-    GemmUnit u{tiles * block / blocks * kTileRows, tiles * (block + 1) / blocks * kTileRows,
+    const std::int64_t height = call.geometry.tile_rows;
+    const std::int64_t tiles = ceil_div(p.rows, height), panels = ceil_div(p.cols, kTileCols);
+    GemmUnit u{tiles * block / blocks * height, tiles * (block + 1) / blocks * height,
                panels * group / s.groups * kTileCols, panels * (group + 1) / s.groups * kTileCols};
     if (u.row_end > p.rows) u.row_end = p.rows;
     if (u.col_end > p.cols) u.col_end = p.cols;
-    compute_unit<Math>(call, p, u, scratch + worker * call.scratch.bytes);
+    Engine::compute(call, p, u, scratch + worker * call.scratch.bytes);
   });
 }
 

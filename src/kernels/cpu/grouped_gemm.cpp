@@ -4,6 +4,9 @@
 #include "kernels/cpu/bodies.h"
 #include "kernels/cpu/gemm_driver.h"
 #include "kernels/packed_weight.h"
+#if defined(__AMX_BF16__) || defined(PLANALTO_EMULATE_TILES)
+#include "kernels/cpu/tile_engine.h"
+#endif
 
 namespace planalto::kernels::PLANALTO_ISA_NS {
 
@@ -11,8 +14,11 @@ using namespace gemm;
 
 namespace {
 
-// PLANALTO_EMULATE_PAIRS builds the pair path without vdpbf16ps: its packing and driver are tested everywhere.
-#if defined(__AVX512BF16__) || defined(PLANALTO_EMULATE_PAIRS)
+// PLANALTO_EMULATE_PAIRS and PLANALTO_EMULATE_TILES build the paths of vdpbf16ps and of AMX without these instructions: their packing
+// and drivers are tested everywhere.
+#if defined(__AMX_BF16__) || defined(PLANALTO_EMULATE_TILES)
+constexpr Isa kGeometryIsa = Isa::amx;
+#elif defined(__AVX512BF16__) || defined(PLANALTO_EMULATE_PAIRS)
 constexpr Isa kGeometryIsa = Isa::avx512_bf16;
 #elif defined(__AVX512F__)
 constexpr Isa kGeometryIsa = Isa::avx512;
@@ -51,7 +57,7 @@ template <class ProductOf>
 void run(const ExecContext& ctx, GemmCall& call, DType a, DType b, std::int64_t max_depth,
          std::int64_t num_products, const ProductOf& product_of) {
   const bool pairs = gemm_uses_pairs(kGeometryIsa, a == DType::bf16 && b == DType::bf16);
-  choose_pack<kTileRows>(call.a, a, pairs);
+  choose_pack<kTileRows>(call.a, a, pairs);  // tiles read A as it lies, or copy it in their own way
   if (call.b.packed) {
     choose_panels(call.b, pairs);
   } else {
@@ -59,10 +65,14 @@ void run(const ExecContext& ctx, GemmCall& call, DType a, DType b, std::int64_t 
   }
   call.geometry = gemm_geometry(kGeometryIsa, pairs);
   call.scratch = gemm_scratch(call.geometry, max_depth);
+#if defined(__AMX_BF16__) || defined(PLANALTO_EMULATE_TILES)
+  if (pairs) return run_products<TileEngine>(ctx, call, num_products, product_of);
+#else
   if constexpr (kGeometryIsa == Isa::avx512_bf16) {
-    if (pairs) return run_products<PairMath>(ctx, call, num_products, product_of);
+    if (pairs) return run_products<VectorEngine<PairMath>>(ctx, call, num_products, product_of);
   }
-  run_products<FloatMath>(ctx, call, num_products, product_of);
+#endif
+  run_products<VectorEngine<FloatMath>>(ctx, call, num_products, product_of);
 }
 
 }  // namespace

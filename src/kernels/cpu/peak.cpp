@@ -4,6 +4,9 @@
 #include "kernels/cpu/bodies.h"
 #include "kernels/cpu/gemm_registers.h"
 #include "kernels/cpu/parallel.h"
+#if defined(__AMX_BF16__)
+#include "kernels/cpu/tile_registers.h"
+#endif
 
 namespace planalto::kernels::PLANALTO_ISA_NS {
 
@@ -46,7 +49,22 @@ PLANALTO_INLINE void multiply_add_loop(std::int64_t iterations, const Add& add) 
   return iterations * kSums * kLanes * 2;
 }
 
-#if defined(__AVX512BF16__)
+#if defined(__AMX_BF16__)
+[[gnu::noinline]] std::int64_t run_pairs(std::int64_t iterations) {
+  alignas(64) const char zeros[gemm::kTileHeight * gemm::kTileBytes] = {};
+  gemm::Tiles t;
+  t.zero<0>(), t.zero<1>(), t.zero<2>(), t.zero<3>();
+  t.load<4>(zeros, gemm::kTileBytes), t.load<5>(zeros, gemm::kTileBytes);
+  t.load<6>(zeros, gemm::kTileBytes), t.load<7>(zeros, gemm::kTileBytes);
+  for (std::int64_t n = 0; n < iterations; ++n) {
+    t.multiply<0, 4, 6>();
+    t.multiply<1, 4, 7>();
+    t.multiply<2, 5, 6>();
+    t.multiply<3, 5, 7>();
+  }
+  return iterations * 4 * 16 * 16 * 64;
+}
+#elif defined(__AVX512BF16__)
 [[gnu::noinline]] std::int64_t run_pairs(std::int64_t iterations) {
   Floats a = simd::set1(1.0F), b = simd::set1(0x1p-20F);
   pin(a);
