@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/exec_context.h"
 #include "kernels/grouped_gemm.h"
+#include "kernels/packed_weight.h"
 #include "kernels/peak.h"
 #include "kernels/table.h"
 
@@ -94,56 +95,93 @@ Times time_of(double seconds, const Body& body) {
   return {times[times.size() / 2], times[0]};
 }
 
-void bench(const ExecContext& ctx, const Shape& s, DType dtype, double seconds) {
-  const std::int64_t rows = s.experts * s.rows;
-  const Array x(dtype, rows, s.k, 1), w(dtype, s.experts * s.n, s.k, 2), dy(dtype, rows, s.n, 3);
-  const Array y(dtype, rows, s.n, 4), dx(dtype, rows, s.k, 5), dw(DType::f32, s.experts * s.n, s.k, 6);
-  std::vector<std::int64_t> offsets;
-  for (std::int64_t e = 0; e <= s.experts; ++e) offsets.push_back(e * s.rows);
-  const Segments segments{s.experts, offsets.data()};
-  for (const GemmPass pass : {GemmPass::forward, GemmPass::grad_input, GemmPass::grad_weight}) {
-    const std::int64_t bytes = grouped_gemm_workspace_bytes({pass, dtype, rows, s.n, s.k, s.experts},
-                                                            ctx.kernels->isa, ctx.pool->num_threads());
+// One shape's operands, and each pass over them.
+class Problem {
+ public:
+  Problem(const ExecContext& ctx, const Shape& shape, DType dtype)
+      : ctx_(ctx),
+        s_(shape),
+        dtype_(dtype),
+        rows_(shape.experts * shape.rows),
+        x_(dtype, rows_, shape.k, 1),
+        w_(dtype, shape.experts * shape.n, shape.k, 2),
+        dy_(dtype, rows_, shape.n, 3),
+        y_(dtype, rows_, shape.n, 4),
+        dx_(dtype, rows_, shape.k, 5),
+        dw_(DType::f32, shape.experts * shape.n, shape.k, 6),
+        forward_(DType::u8, 1, packed_weight_bytes(shape.experts, shape.n, shape.k, ctx.kernels->isa), 8),
+        backward_(DType::u8, 1, packed_weight_bytes(shape.experts, shape.k, shape.n, ctx.kernels->isa), 9) {
+    for (std::int64_t e = 0; e <= s_.experts; ++e) offsets_.push_back(e * s_.rows);
+    const PackedCopies copies{s_.experts, s_.n, s_.k, forward_.view().data, backward_.view().data};
+    pack_weight(ctx, {.source = static_cast<const float*>(dw_.view().data), .copies = copies});
+  }
+  double flops() const { return 2.0 * static_cast<double>(rows_ * s_.n) * static_cast<double>(s_.k); }
+
+  Times time(GemmPass pass, bool packed, double seconds) const {
+    const std::int64_t bytes = grouped_gemm_workspace_bytes({pass, dtype_, rows_, s_.n, s_.k, s_.experts},
+                                                            ctx_.kernels->isa, ctx_.pool->num_threads());
     const Array scratch(DType::u8, 1, bytes, 7);
     const Workspace workspace{scratch.view().data, bytes};
-    const RowCount count{nullptr, rows, 1};
+    const RowCount count{nullptr, rows_, 1};
+    const Segments segments{s_.experts, offsets_.data()};
+    const GroupedGemmForward forward{.x = x_.view(),
+                                     .w = w_.view(),
+                                     .packed = packed ? forward_.view().data : nullptr,
+                                     .y = y_.view(),
+                                     .segments = segments,
+                                     .rows = count,
+                                     .workspace = workspace};
+    const GroupedGemmGradInput grad_input{.dy = dy_.view(),
+                                          .w = w_.view(),
+                                          .packed = packed ? backward_.view().data : nullptr,
+                                          .dx = dx_.view(),
+                                          .segments = segments,
+                                          .rows = count,
+                                          .workspace = workspace};
+    const GroupedGemmGradWeight grad_weight{.dy = dy_.view(),
+                                            .x = x_.view(),
+                                            .dw = dw_.view(),
+                                            .segments = segments,
+                                            .rows = count,
+                                            .workspace = workspace};
+    return time_of(seconds, [&] {
+      if (pass == GemmPass::forward) grouped_gemm_forward(ctx_, forward);
+      if (pass == GemmPass::grad_input) grouped_gemm_grad_input(ctx_, grad_input);
+      if (pass == GemmPass::grad_weight) grouped_gemm_grad_weight(ctx_, grad_weight);
+    });
+  }
+
+ private:
+  const ExecContext& ctx_;
+  Shape s_;
+  DType dtype_;
+  std::int64_t rows_;
+  Array x_, w_, dy_, y_, dx_, dw_, forward_, backward_;
+  std::vector<std::int64_t> offsets_;
+};
+
+void bench(const ExecContext& ctx, const Shape& s, DType dtype, double seconds) {
+  const Problem problem(ctx, s, dtype);
+  struct Case {
+    GemmPass pass;
+    bool packed;
+    const char* name;
+  };
+  for (const Case& c :
+       {Case{GemmPass::forward, false, "forward"}, Case{GemmPass::forward, true, "forward, packed"},
+        Case{GemmPass::grad_input, false, "grad_input"},
+        Case{GemmPass::grad_input, true, "grad_input, packed"},
+        Case{GemmPass::grad_weight, false, "grad_weight"}}) {
+    if (c.packed && dtype != DType::bf16) continue;
     double peak = measure_multiply_add_peak(ctx, dtype);
-    const char* name = "forward";
-    Times t;
-    if (pass == GemmPass::forward) {
-      const GroupedGemmForward a{.x = x.view(),
-                                 .w = w.view(),
-                                 .y = y.view(),
-                                 .segments = segments,
-                                 .rows = count,
-                                 .workspace = workspace};
-      t = time_of(seconds, [&] { grouped_gemm_forward(ctx, a); });
-    } else if (pass == GemmPass::grad_input) {
-      name = "grad_input";
-      const GroupedGemmGradInput a{.dy = dy.view(),
-                                   .w = w.view(),
-                                   .dx = dx.view(),
-                                   .segments = segments,
-                                   .rows = count,
-                                   .workspace = workspace};
-      t = time_of(seconds, [&] { grouped_gemm_grad_input(ctx, a); });
-    } else {
-      name = "grad_weight";
-      const GroupedGemmGradWeight a{.dy = dy.view(),
-                                    .x = x.view(),
-                                    .dw = dw.view(),
-                                    .segments = segments,
-                                    .rows = count,
-                                    .workspace = workspace};
-      t = time_of(seconds, [&] { grouped_gemm_grad_weight(ctx, a); });
-    }
+    const Times t = problem.time(c.pass, c.packed, seconds);
     peak = std::max(peak, measure_multiply_add_peak(ctx, dtype));
-    const double flops = 2.0 * static_cast<double>(rows * s.n) * static_cast<double>(s.k);
+    const double flops = problem.flops();
     fmt::print(
-        "{:22} {:>3} x {:>5} x {:>4}, {:>5} rows  {:4} {:11} {:9.3f} ms {:7.1f} GFLOP/s {:5.1f}% (best "
+        "{:22} {:>3} x {:>5} x {:>4}, {:>5} rows  {:4} {:18} {:9.3f} ms {:7.1f} GFLOP/s {:5.1f}% (best "
         "{:5.1f}%)\n",
-        s.name, s.experts, s.n, s.k, s.rows, to_string(dtype), name, t.median * 1e3, flops / t.median * 1e-9,
-        flops / t.median / peak * 100.0, flops / t.best / peak * 100.0);
+        s.name, s.experts, s.n, s.k, s.rows, to_string(dtype), c.name, t.median * 1e3,
+        flops / t.median * 1e-9, flops / t.median / peak * 100.0, flops / t.best / peak * 100.0);
   }
 }
 

@@ -19,7 +19,7 @@
 namespace planalto {
 
 struct StepOptions {
-  Mesh mesh;
+  Mesh mesh{};
   Precision precision = Precision::fp32;
   std::int64_t max_tokens = 0;        // T
   std::int64_t num_microbatches = 1;  // M
