@@ -49,6 +49,9 @@ void loss_head(const ExecContext& ctx, const LossHead& a) {
                  capacity, a.tile_rows);
   check_matrix("x", a.x, tokens, a.x.cols);
   check_matrix("w", a.w, a.w.rows, a.x.cols);
+  const bool packed = a.packed_forward != nullptr;
+  PLANALTO_CHECK(a.w.data != nullptr || (packed && (a.dx.data == nullptr || a.packed_backward != nullptr)),
+                 "w has no data, and its copies are not all there");
   PLANALTO_CHECK(a.x.dtype == a.w.dtype, "x is {}, w {}", to_string(a.x.dtype), to_string(a.w.dtype));
   if (a.dx.data != nullptr) check_matrix("dx", a.dx, tokens, a.x.cols);
   if (a.dw.data != nullptr) check_matrix("dw", a.dw, a.w.rows, a.x.cols);

@@ -30,6 +30,9 @@ inline constexpr std::int32_t kIgnoredLabel = -100;
 struct LossHead {
   ConstMatrix x;
   ConstMatrix w;
+  // The copies of w (packed_weight.h), read in its place: w.data may be null. Backward is needed for dx.
+  const void* packed_forward = nullptr;
+  const void* packed_backward = nullptr;
   const std::int32_t* labels = nullptr;
   double* loss_sum = nullptr;
   float* row_loss = nullptr;          // [T], 0 where ignored; null: not wanted

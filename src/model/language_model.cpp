@@ -61,7 +61,7 @@ void LanguageModel::losses(Builder& b, const ops::Batch& batch, Buffer grad_scal
       out.dw = head_->gradient;
       grads_.push_back(out.dx);
     }
-    ops::loss_head(b, name, h, head_->weight, rows, m_->options.loss_tile_rows, out);
+    ops::loss_head(b, name, h, head_->matrix(), rows, m_->options.loss_tile_rows, out);
   };
   head("loss_head", final_hidden_, batch, 0);
   Buffer h = final_hidden_;

@@ -13,7 +13,7 @@ bool always_fp32(const ParameterSpec& spec) {
   return spec.role == ParameterRole::router || spec.role == ParameterRole::router_bias;
 }
 
-// What only products read. The embedding and the head are read by row or by the loss, vectors by norms.
+// What only products read. The embedding is read by row too (and it is the head where the two are tied), vectors by norms.
 bool is_product_weight(const ParameterSpec& spec) {
   if (spec.kind == ParameterKind::vector) return false;
   switch (spec.role) {
@@ -22,6 +22,7 @@ bool is_product_weight(const ParameterSpec& spec) {
     case ParameterRole::routed_expert:
     case ParameterRole::shared_expert:
     case ParameterRole::mtp:
+    case ParameterRole::head:
       return true;
     default:
       return false;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "model/parameters.h"
-#include "ops/linear.h"
+#include "ops/operand.h"
 #include "program/buffer.h"
 
 namespace planalto {

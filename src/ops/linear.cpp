@@ -34,27 +34,6 @@ kernels::Segments segments_at(const RunContext& ctx, const Groups& g) {
   return {g.num, ctx.data<std::int64_t>(g.offsets)};
 }
 
-// The weight's shape and where its values lie; of packed copies the view has the shape alone.
-struct WeightOperand {
-  Operand plain;
-  Buffer packed;
-  std::int64_t rows = 0, cols = 0;
-  WeightOperand(const Builder& b, const Weight& w, Buffer copy) : plain(b, w.plain), packed(copy) {
-    PLANALTO_CHECK(plain.buffer.valid() || packed.valid(), "a weight in neither form");
-    rows = plain.buffer.valid() ? plain.rows : w.rows;
-    cols = plain.buffer.valid() ? plain.cols : w.cols;
-  }
-  Buffer buffer() const { return plain.buffer.valid() ? plain.buffer : packed; }
-  ConstMatrix at(const RunContext& ctx) const {
-    if (plain.buffer.valid()) return plain.at(ctx);
-    return {nullptr, DType::bf16, rows, cols, cols};
-  }
-  double bytes() const {
-    const DType dtype = plain.buffer.valid() ? plain.dtype : DType::bf16;
-    return static_cast<double>(rows * cols * dtype_bytes(dtype));
-  }
-};
-
 double row_bytes(const Operand& a, const Operand& b) {
   return a.bytes(1) + b.bytes(1);
 }
@@ -64,7 +43,7 @@ double row_bytes(const Operand& a, const Operand& b) {
 void linear(Builder& b, const std::string& name, const Cols& x_cols, const Weight& weight, const Cols& y_cols,
             const Rows& rows, Buffer bias, bool accumulate, const Groups& groups) {
   const Operand x(b, x_cols), y(b, y_cols);
-  const WeightOperand w(b, weight, weight.forward);
+  const WeightOperand w(b, weight);
   const std::int64_t n = w.rows / groups.num;
   PLANALTO_CHECK(x.cols == w.cols && y.cols == n, "{}: x has {} columns, w [{}, {}], y {}", name, x.cols, n,
                  w.cols, y.cols);
@@ -72,14 +51,15 @@ void linear(Builder& b, const std::string& name, const Cols& x_cols, const Weigh
       product_workspace(b, kernels::GemmPass::forward, x.dtype, rows, n, w.cols, groups.num);
   b.emit({.name = name,
           .kind = "grouped_gemm_forward",
-          .accesses = {reads(x.buffer), reads(w.buffer()), reads(bias), reads(rows.counts),
-                       reads(groups.offsets), writes_or_adds(y.buffer, accumulate), writes(scratch.buffer)},
+          .accesses = {reads(x.buffer), reads(weight.plain), reads(weight.forward), reads(bias),
+                       reads(rows.counts), reads(groups.offsets), writes_or_adds(y.buffer, accumulate),
+                       writes(scratch.buffer)},
           .cost = product_cost(rows, static_cast<double>(n), static_cast<double>(w.cols), row_bytes(x, y),
                                w.bytes()),
-          .run = [=](const RunContext& ctx) {
+          .run = [=, packed = weight.forward](const RunContext& ctx) {
             kernels::grouped_gemm_forward(*ctx.exec, {.x = x.at(ctx),
                                                       .w = w.at(ctx),
-                                                      .packed = ctx.data<void>(w.packed),
+                                                      .packed = ctx.data<void>(packed),
                                                       .bias = ctx.data<void>(bias),
                                                       .y = y.at(ctx),
                                                       .segments = segments_at(ctx, groups),
@@ -92,7 +72,7 @@ void linear(Builder& b, const std::string& name, const Cols& x_cols, const Weigh
 void linear_grad_input(Builder& b, const std::string& name, const Cols& dy_cols, const Weight& weight,
                        const Cols& dx_cols, const Rows& rows, bool accumulate, const Groups& groups) {
   const Operand dy(b, dy_cols), dx(b, dx_cols);
-  const WeightOperand w(b, weight, weight.backward);
+  const WeightOperand w(b, weight);
   const std::int64_t n = w.rows / groups.num;
   PLANALTO_CHECK(dy.cols == n && dx.cols == w.cols, "{}: dy has {} columns, w [{}, {}], dx {}", name, dy.cols,
                  n, w.cols, dx.cols);
@@ -100,14 +80,14 @@ void linear_grad_input(Builder& b, const std::string& name, const Cols& dy_cols,
       product_workspace(b, kernels::GemmPass::grad_input, dy.dtype, rows, n, w.cols, groups.num);
   b.emit({.name = name,
           .kind = "grouped_gemm_grad_input",
-          .accesses = {reads(dy.buffer), reads(w.buffer()), reads(rows.counts), reads(groups.offsets),
-                       writes_or_adds(dx.buffer, accumulate), writes(scratch.buffer)},
+          .accesses = {reads(dy.buffer), reads(weight.plain), reads(weight.backward), reads(rows.counts),
+                       reads(groups.offsets), writes_or_adds(dx.buffer, accumulate), writes(scratch.buffer)},
           .cost = product_cost(rows, static_cast<double>(n), static_cast<double>(w.cols), row_bytes(dy, dx),
                                w.bytes()),
-          .run = [=](const RunContext& ctx) {
+          .run = [=, packed = weight.backward](const RunContext& ctx) {
             kernels::grouped_gemm_grad_input(*ctx.exec, {.dy = dy.at(ctx),
                                                          .w = w.at(ctx),
-                                                         .packed = ctx.data<void>(w.packed),
+                                                         .packed = ctx.data<void>(packed),
                                                          .dx = dx.at(ctx),
                                                          .segments = segments_at(ctx, groups),
                                                          .rows = rows.at(ctx),

@@ -16,18 +16,6 @@ struct Groups {
   Buffer offsets;
 };
 
-// A weight [rows, cols] in the form that products read: plain rows, or packed copies (kernels/packed_weight.h).
-struct Weight {
-  Buffer plain;              // valid: the copies are not
-  Buffer forward, backward;  // bf16, of `num` matrices one below the other
-  std::int64_t num = 1, rows = 0, cols = 0;
-
-  Weight(Buffer w) : plain(w) {}  // NOLINT(google-explicit-constructor): a buffer of rows is a weight
-  Weight(Buffer forward_copy, Buffer backward_copy, std::int64_t matrices, std::int64_t all_rows,
-         std::int64_t num_cols)
-      : forward(forward_copy), backward(backward_copy), num(matrices), rows(all_rows), cols(num_cols) {}
-};
-
 // y = x w^T (+ bias) (+ y)
 void linear(Builder& b, const std::string& name, const Cols& x, const Weight& w, const Cols& y,
             const Rows& rows, Buffer bias = {}, bool accumulate = false, const Groups& groups = {});

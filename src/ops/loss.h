@@ -23,7 +23,7 @@ struct LossOutputs {
 std::int64_t automatic_tile_rows(std::int64_t vocab);
 
 // tile_rows 0: automatic
-void loss_head(Builder& b, const std::string& name, Buffer x, Buffer w, const Batch& batch,
+void loss_head(Builder& b, const std::string& name, Buffer x, const Weight& w, const Batch& batch,
                std::int64_t tile_rows, const LossOutputs& out);
 
 }  // namespace planalto::ops

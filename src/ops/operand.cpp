@@ -29,6 +29,17 @@ Operand::Operand(const Builder& b, const Cols& c) : buffer(c.buffer), first(c.fi
                  first + cols, info.name, info.cols);
 }
 
+WeightOperand::WeightOperand(const Builder& b, const Weight& w) : plain(b, w.plain) {
+  PLANALTO_CHECK(w.plain.valid() || w.forward.valid() || w.backward.valid(), "a weight in no form");
+  rows = w.plain.valid() ? plain.rows : w.rows;
+  cols = w.plain.valid() ? plain.cols : w.cols;
+}
+
+double WeightOperand::bytes() const {
+  const DType dtype = plain.buffer.valid() ? plain.dtype : DType::bf16;
+  return static_cast<double>(rows * cols * dtype_bytes(dtype));
+}
+
 Matrix Operand::at(const RunContext& ctx) const {
   if (!buffer.valid()) return {};
   char* base = static_cast<char*>(ctx.address(buffer));

@@ -70,6 +70,30 @@ struct Operand {
   }
 };
 
+// A weight [rows, cols] in the form that products read: plain rows, or packed copies (kernels/packed_weight.h).
+struct Weight {
+  Buffer plain;              // valid: the copies are not
+  Buffer forward, backward;  // bf16, of `num` matrices one below the other
+  std::int64_t num = 1, rows = 0, cols = 0;
+
+  Weight(Buffer w) : plain(w) {}  // NOLINT(google-explicit-constructor): a buffer of rows is a weight
+  Weight(Buffer forward_copy, Buffer backward_copy, std::int64_t matrices, std::int64_t all_rows,
+         std::int64_t num_cols)
+      : forward(forward_copy), backward(backward_copy), num(matrices), rows(all_rows), cols(num_cols) {}
+};
+
+// A weight as one op reads it: plain, or the copies it names; of a packed one the view has the shape alone.
+struct WeightOperand {
+  Operand plain;
+  std::int64_t rows = 0, cols = 0;
+  WeightOperand(const Builder& b, const Weight& w);
+  ConstMatrix at(const RunContext& ctx) const {
+    if (plain.buffer.valid()) return plain.at(ctx);
+    return {nullptr, DType::bf16, rows, cols, cols};
+  }
+  double bytes() const;
+};
+
 inline Access reads(Buffer b) {
   return {b, AccessKind::read};
 }

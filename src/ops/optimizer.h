@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "ops/linear.h"
+#include "ops/operand.h"
 
 namespace planalto::ops {
 

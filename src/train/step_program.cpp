@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ops/collective.h"
+#include "ops/linear.h"
 #include "ops/rows.h"
 
 namespace planalto {

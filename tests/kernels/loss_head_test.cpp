@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "kernels/packed_weight.h"
 #include "kernels/ref/loss_head.h"
 #include "kernels/table.h"
 #include "support/kernel_testing.h"
@@ -28,6 +29,8 @@ struct Problem {
   float grad_scale = 0.25F;
   std::int64_t tokens, tile_rows;
   bool gradients = true, accumulate = false;
+  const void* packed_forward = nullptr;
+  const void* packed_backward = nullptr;
 
   Problem(const Sizes& s, DType dtype, std::uint64_t seed = 1)
       : x(dtype, s.tokens + 2, s.d, s.d + 3),
@@ -50,6 +53,8 @@ struct Problem {
   LossHead arguments() {
     return {.x = x,
             .w = w,
+            .packed_forward = packed_forward,
+            .packed_backward = packed_backward,
             .labels = labels.data(),
             .loss_sum = &loss_sum,
             .row_loss = row_loss.data<float>(),
@@ -141,6 +146,33 @@ TEST(LossHead, BitsDependNeitherOnThreadsNorOnTiles) {
         EXPECT_TRUE(same_bits(p.dw, runs[0].dw));
       }
     }
+  }
+}
+
+TEST(LossHead, PackedCopiesHaveTheBitsOfThePlainWeight) {
+  for (const Sizes& sizes : kSizes) {
+    SCOPED_TRACE(std::to_string(sizes.tokens) + " tokens, vocabulary " + std::to_string(sizes.vocab));
+    test::for_each_context([&](const ExecContext& ctx) {
+      Problem plain(sizes, DType::bf16), packed = plain;
+      plain.run(ctx);
+      HostMatrix source(DType::f32, sizes.vocab, sizes.d);
+      for (std::int64_t v = 0; v < sizes.vocab; ++v) {
+        for (std::int64_t c = 0; c < sizes.d; ++c) source.set(v, c, packed.w.at(v, c));
+      }
+      const Isa isa = ctx.kernels->isa;
+      HostMatrix forward(DType::u8, 1, packed_weight_bytes(1, sizes.vocab, sizes.d, isa));
+      HostMatrix backward(DType::u8, 1, packed_weight_bytes(1, sizes.d, sizes.vocab, isa));
+      pack_weight(ctx, {.source = source.data<float>(),
+                        .copies = {1, sizes.vocab, sizes.d, forward.data<void>(), backward.data<void>()}});
+      packed.w.poison();
+      packed.packed_forward = forward.data<void>();
+      packed.packed_backward = backward.data<void>();
+      packed.run(ctx);
+      EXPECT_EQ(packed.loss_sum, plain.loss_sum);
+      EXPECT_TRUE(test::same_bits(packed.row_loss, plain.row_loss));
+      EXPECT_TRUE(test::same_bits(packed.dx, plain.dx));
+      EXPECT_TRUE(test::same_bits(packed.dw, plain.dw));
+    });
   }
 }
 

@@ -151,6 +151,7 @@ void gradients_of_tile(const ExecContext& ctx, const LossHead& a, const Tile& t,
   if (a.dx.data != nullptr) {
     grouped_gemm_grad_input(ctx, {.dy = g,
                                   .w = a.w,
+                                  .packed = a.packed_backward,
                                   .dx = rows_of(a.dx, t.begin, t.rows),
                                   .segments = {},
                                   .rows = {.capacity = t.rows},
@@ -197,6 +198,7 @@ void loss_head(const ExecContext& ctx, const LossHead& a) {
     }
     grouped_gemm_forward(ctx, {.x = rows_of(a.x, t.begin, t.rows),
                                .w = a.w,
+                               .packed = a.packed_forward,
                                .bias = nullptr,
                                .y = {t.logits, DType::f32, t.rows, a.w.rows, t.stride},
                                .segments = {},
