@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/exec_context.h"
 #include "kernels/cpu/gemm_geometry.h"
+#include "kernels/segment_check.h"
 #include "kernels/table.h"
 
 namespace planalto::kernels {
@@ -30,26 +31,6 @@ void check_weight(const ConstMatrix& w, const void* packed, std::int64_t rows, s
                  "the packed w is {} {} x {}, needs bf16 {} x {}", to_string(w.dtype), w.rows, w.cols, rows,
                  cols);
   PLANALTO_CHECK(reinterpret_cast<std::uintptr_t>(packed) % 64 == 0, "the packed w is not 64-byte aligned");
-}
-
-// The rows that the segments cover.
-std::int64_t check_segments(const Segments& s, const RowCount& rows) {
-  const std::int64_t valid = rows.get();
-  PLANALTO_CHECK(s.num >= 1, "{} segments, at least 1", s.num);
-  PLANALTO_CHECK(valid >= 0 && valid <= rows.capacity * rows.multiplier, "{} rows, capacity {}", valid,
-                 rows.capacity * rows.multiplier);
-  if (s.offsets == nullptr) {
-    PLANALTO_CHECK(s.num == 1, "{} segments without offsets", s.num);
-    return valid;
-  }
-  PLANALTO_CHECK(s.offsets[0] == 0, "the first offset is {}, not 0", s.offsets[0]);
-  for (std::int64_t e = 0; e < s.num; ++e) {
-    PLANALTO_CHECK(s.offsets[e] <= s.offsets[e + 1], "offset {} is {}, below {} before it", e + 1,
-                   s.offsets[e + 1], s.offsets[e]);
-  }
-  PLANALTO_CHECK(s.offsets[s.num] <= valid, "the last offset is {}, there are {} rows", s.offsets[s.num],
-                 valid);
-  return s.offsets[s.num];
 }
 
 void check_workspace(const ExecContext& ctx, const Workspace& w, const GroupedGemmDescription& d) {

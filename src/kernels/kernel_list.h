@@ -4,7 +4,8 @@
 #pragma once
 
 #define PLANALTO_KERNELS(X) \
-  PLANALTO_PRODUCT_KERNELS(X) PLANALTO_ROW_KERNELS(X) PLANALTO_ROUTE_KERNELS(X) PLANALTO_ATTENTION_KERNELS(X)
+  PLANALTO_PRODUCT_KERNELS(X) PLANALTO_ROW_KERNELS(X) PLANALTO_ROUTE_KERNELS(X) PLANALTO_ATTENTION_KERNELS(X) \
+  PLANALTO_MXFP8_KERNELS(X)
 
 // Version 14 has no stable form for these.
 // clang-format off
@@ -47,4 +48,7 @@
 #define PLANALTO_ATTENTION_KERNELS(X) \
   X(attention_forward, AttentionForward) \
   X(attention_backward, AttentionBackward)
+#define PLANALTO_MXFP8_KERNELS(X) \
+  X(mxfp8_quantize, Mxfp8Quantize) \
+  X(mxfp8_dequantize, Mxfp8Dequantize)
 // clang-format on
