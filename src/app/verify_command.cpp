@@ -73,8 +73,10 @@ void add_verify_command(CLI::App& app, int* status) {
   auto a = std::make_shared<VerifyArguments>();
   CLI::App* c =
       app.add_subcommand("verify", "hold reference vectors against the programs and kernels that train");
-  c->add_option("path", a->path,
-                "model case (folder), rope.json, routing.safetensors or tokenizer vectors (.jsonl)")
+  c->add_option(
+       "path", a->path,
+       "model case (folder), rope.json, routing.safetensors, tokenizer vectors (.jsonl) or MXFP8 vectors "
+       "(folder, .jsonl, .bin)")
       ->required();
   c->add_option("--config", a->config, "the model case's config file")->capture_default_str();
   c->add_option("--tokenizer", a->tokenizer, "tokenizer.json, for tokenizer vectors");

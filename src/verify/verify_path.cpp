@@ -11,6 +11,7 @@
 #include "kernels/router.h"
 #include "kernels/table.h"
 #include "model/rope_config.h"
+#include "verify/verify_mxfp8.h"
 
 namespace planalto {
 
@@ -80,16 +81,20 @@ RouterRun run_router(const RouterOptions& o, const std::vector<float>& logits, c
 }
 
 // The content of a file, as far as it tells the kind of vectors.
-enum class Kind { rope, routing, tokenizer, unknown };
+enum class Kind { rope, routing, tokenizer, mxfp8_blocks, mxfp8_table, unknown };
 Kind kind_of(const std::string& path) {
+  if (is_mxfp8_table(path)) return Kind::mxfp8_table;
   const MappedFile file(path);
   std::string_view text = file.text();
   const std::size_t start = text.find_first_not_of(" \t\r\n");
   if (start == std::string_view::npos) return Kind::unknown;
   text.remove_prefix(start);
   if (text.front() == '[' && text.find("\"inv_freq\"") != std::string_view::npos) return Kind::rope;
-  if (text.front() == '{' && text.substr(0, text.find('\n')).find("\"ids\"") != std::string_view::npos)
-    return Kind::tokenizer;
+  if (text.front() == '{') {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    if (line.find("\"ids\"") != std::string_view::npos) return Kind::tokenizer;
+    if (is_mxfp8_block(line)) return Kind::mxfp8_blocks;
+  }
   if (file.size() > 9 && file.text()[8] == '{') {
     const SafetensorsFile tensors = SafetensorsFile::open(path);
     for (const auto& e : tensors.entries()) {
@@ -97,6 +102,21 @@ Kind kind_of(const std::string& path) {
     }
   }
   return Kind::unknown;
+}
+
+// The files of a folder that hold MXFP8 vectors, all of them.
+std::vector<VerifyRow> verify_mxfp8_folder(const std::string& path, const Target& target) {
+  std::vector<VerifyRow> rows;
+  for (const std::string& name : list_folder(path)) {
+    const std::string file = join_path(path, name);
+    if (!is_regular_file(file) || (!name.ends_with(".jsonl") && !is_mxfp8_table(file))) continue;
+    const Kind kind = kind_of(file);
+    if (kind != Kind::mxfp8_blocks && kind != Kind::mxfp8_table) continue;
+    const auto more =
+        kind == Kind::mxfp8_blocks ? verify_mxfp8_blocks(file, target) : verify_mxfp8_table(file, target);
+    rows.insert(rows.end(), more.begin(), more.end());
+  }
+  return rows;
 }
 
 }  // namespace
@@ -155,8 +175,13 @@ std::vector<VerifyRow> verify_path(const std::string& path, const VerifyPathOpti
   if (!path_exists(path)) fail(ErrorKind::data, "{} does not exist", path);
   if (is_folder(path)) {
     if (is_model_case(path)) return verify_case(path, options.model);
+    std::vector<VerifyRow> rows = verify_mxfp8_folder(path, options.model.target);
+    if (!rows.empty()) return rows;
     fail(ErrorKind::data,
-         "{} is no model case: it needs config.json, model.safetensors and vectors.safetensors", path);
+         "{} is no model case, which needs config.json, model.safetensors and vectors.safetensors, and holds "
+         "no MXFP8 "
+         "vectors",
+         path);
   }
   switch (kind_of(path)) {
     case Kind::rope:
@@ -165,13 +190,16 @@ std::vector<VerifyRow> verify_path(const std::string& path, const VerifyPathOpti
       return verify_routing(path, options.model.target);
     case Kind::tokenizer:
       return verify_tokenizer(path, options.tokenizer);
+    case Kind::mxfp8_blocks:
+      return verify_mxfp8_blocks(path, options.model.target);
+    case Kind::mxfp8_table:
+      return verify_mxfp8_table(path, options.model.target);
     case Kind::unknown:
       break;
   }
   fail(ErrorKind::data,
-       "{} holds no reference vectors that are known: a model case (folder), rope.json, routing.safetensors "
-       "or "
-       "tokenizer vectors (.jsonl)",
+       "{} holds no reference vectors that are known: a model case (folder), rope.json, routing.safetensors, "
+       "tokenizer vectors (.jsonl) or MXFP8 vectors (folder, .jsonl, .bin)",
        path);
 }
 

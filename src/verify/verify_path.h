@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // verify_path.h: finds out from its content what reference vectors a path holds, and runs them.
-// Kinds       model case (folder), rope table (JSON list), router cases (safetensors), tokenizer vectors (JSONL)
+// Kinds       model case (folder), rope table (JSON list), router cases (safetensors), tokenizer vectors (JSONL),
+//             MXFP8 blocks (JSONL), its element tables (by name), a folder of these
 // Errors      config: a tokenizer file is needed and not given; data: the path is none of these
 #pragma once
 

@@ -19,6 +19,33 @@ for isa in $isas; do
   done
   report "verify: routing.safetensors $isa" "$(PLANALTO_ISA=$isa all_pass verify $golden/routing/routing.safetensors)"
 done
+for isa in $isas; do
+  report "verify: mxfp8 $isa, blocks by rows and by columns, element tables, 1 and 2 threads" "$(
+    export PLANALTO_ISA=$isa
+    for threads in 1 2; do
+      all_pass verify $golden/mxfp8/mxfp8_blocks.jsonl --threads $threads
+      tail -n 1 "$scratch/out" | grep -q '^verify: 16 passed' || tail -n 1 "$scratch/out"
+    done
+    all_pass verify $golden/mxfp8
+    tail -n 1 "$scratch/out" | grep -q '^verify: 24 passed' || tail -n 1 "$scratch/out")"
+done
+report "verify: a changed scale or code of a block fails, by rows and by columns" "$(
+  sed '7s/"scale":[0-9]*/"scale":3/; 9s/"out":\[[0-9]*/"out":[255/' $golden/mxfp8/mxfp8_blocks.jsonl >"$scratch/blocks.jsonl"
+  run 1 verify "$scratch/blocks.jsonl" && has out 'line 7' 'line 9, element 0' 'expected 0xff'
+  tail -n 1 "$scratch/out" | grep -q '^verify: 12 passed, 4 failed$' || tail -n 1 "$scratch/out")"
+report "verify: lines that are no MXFP8 block, tables of another size" "$(
+  bad() { sed "3$1" $golden/mxfp8/mxfp8_blocks.jsonl >"$scratch/blocks.jsonl"; shift; run 3 verify "$scratch/blocks.jsonl" && has err 'blocks.jsonl:3' "$@"; }
+  bad 's/"e5m2"/"e5m3"/' 'format is "e5m3"' 'e4m3, e5m2'
+  bad 's/"floor"/"ceil"/' 'scale_mode is "ceil"' 'floor, rceil'
+  bad 's/"00000000",//' 'in has 31 elements'
+  bad 's/"out":\[0/"out":[256/' 'out is 256' '0 to 255'
+  bad 's/"in":\["0/"in":["x/' 'hex digits'
+  bad 's/"scale":/"scales":/' 'scale'
+  bad 's/}$//' ''
+  head -c 65535 $golden/mxfp8/bf16_to_e4m3.bin >"$scratch/bf16_to_e4m3.bin"
+  run 3 verify "$scratch/bf16_to_e4m3.bin" && has err '65535' '65536'
+  mkdir "$scratch/nothing"
+  run 3 verify "$scratch/nothing" && has err 'no model case' 'MXFP8')"
 report "verify: rope.json" "$(all_pass verify $golden/rope/rope.json)"
 for vectors in "$golden"/tokenizers/small/*.jsonl; do
   name=$(basename "$vectors" .jsonl)
