@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: install-packages.sh GROUP...   groups of scripts/packages.txt: build, test, check, quickstart
+# usage: install-packages.sh GROUP...   groups of scripts/packages.txt: build, test, check, quickstart, peers
 # Installs the packages of these groups that are missing. Touches neither network nor package lists when none is.
 set -euo pipefail
 list=$(dirname "$0")/packages.txt
