@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/arguments.h"
+#include "bench/harness/arguments.h"
 
 #include <fmt/core.h>
 

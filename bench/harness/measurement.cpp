@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/measurement.h"
+#include "bench/harness/measurement.h"
 
 #include <time.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/operands.h"
+#include "bench/harness/operands.h"
 
 #include <algorithm>
 #include <cstring>

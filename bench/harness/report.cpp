@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/report.h"
+#include "bench/harness/report.h"
 
 #include <fmt/core.h>
 #include <time.h>

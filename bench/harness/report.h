@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "harness/measurement.h"
+#include "bench/harness/measurement.h"
 
 namespace planalto::bench {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/session.h"
+#include "bench/harness/session.h"
 
 #include <fmt/core.h>
 

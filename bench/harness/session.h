@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/arguments.h"
-#include "harness/measurement.h"
-#include "harness/report.h"
+#include "bench/harness/arguments.h"
+#include "bench/harness/measurement.h"
+#include "bench/harness/report.h"
 
 namespace planalto::bench {
 

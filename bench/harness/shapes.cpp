@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/shapes.h"
+#include "bench/harness/shapes.h"
 
 #include <algorithm>
 #include <cmath>

@@ -9,13 +9,13 @@
 
 #include <algorithm>
 
-#include "harness/operands.h"
-#include "harness/session.h"
-#include "harness/shapes.h"
+#include "bench/harness/operands.h"
+#include "bench/harness/session.h"
+#include "bench/harness/shapes.h"
+#include "bench/peers/products.h"
 #include "kernels/packed_weight.h"
 #include "kernels/swiglu.h"
 #include "kernels/table.h"
-#include "peers/products.h"
 
 namespace planalto::bench {
 namespace {

@@ -5,8 +5,8 @@
 // usage: stream_bench --help
 #include <fmt/core.h>
 
-#include "harness/operands.h"
-#include "harness/session.h"
+#include "bench/harness/operands.h"
+#include "bench/harness/session.h"
 #include "kernels/optimizer.h"
 #include "kernels/swiglu.h"
 #include "kernels/table.h"

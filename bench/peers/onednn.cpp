@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "peers/products.h"
+#include "bench/peers/products.h"
 
 namespace planalto::bench {
 

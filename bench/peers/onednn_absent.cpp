@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // In place of onednn.cpp where the library was not found.
-#include "peers/products.h"
+#include "bench/peers/products.h"
 
 namespace planalto::bench {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "peers/products.h"
+#include "bench/peers/products.h"
 
 namespace planalto::bench {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// step_bench.cpp: tokens per second, resident and planned memory of whole training steps of this glm4_moe-shaped
-// model: 4 layers, all MoE, D 512, 8 query and 2 KV heads of 64, 32 experts top-4 of width 256, 1 shared,
-// V 32,000, 8 x 512 random tokens, AdamW.
+// step_bench.cpp: tokens per second, resident and planned memory of whole training steps of the tiny step
+//                 (step/tiny_step.h).
 // usage: step_bench [--threads N] [--precision fp32|bf16] [--steps N] [--ops] [--recompute]
 #include <fmt/core.h>
 
@@ -14,8 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/json.h"
-#include "base/random.h"
+#include "bench/step/tiny_step.h"
 #include "cluster/hardware_profile.h"
 #include "kernels/peak.h"
 #include "train/run_plan.h"
@@ -23,14 +21,6 @@
 
 namespace planalto {
 namespace {
-
-constexpr const char* kModel = R"({
-  "model_type": "glm4_moe", "vocab_size": 32000, "hidden_size": 512, "num_hidden_layers": 4, "first_k_dense_replace": 0,
-  "intermediate_size": 1024, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64, "partial_rotary_factor": 0.5,
-  "n_routed_experts": 32, "num_experts_per_tok": 4, "moe_intermediate_size": 256, "n_shared_experts": 1, "n_group": 1,
-  "topk_group": 1, "norm_topk_prob": true, "routed_scaling_factor": 1.0, "max_position_embeddings": 512, "rms_norm_eps": 1e-6,
-  "attention_bias": false, "use_qk_norm": false, "tie_word_embeddings": false, "initializer_range": 0.02, "pad_token_id": null
-})";
 
 struct Arguments {
   int threads = 0;
@@ -64,23 +54,6 @@ Arguments parse(int argc, char** argv) {
   }
   return a;
 }
-
-class RandomTokens final : public TokenSource {
- public:
-  explicit RandomTokens(std::int64_t vocab) : vocab_(vocab) {}
-  std::int64_t num_documents() const override { return 256; }
-  std::int64_t document_length(std::int64_t) const override { return 513; }
-  void copy(std::int64_t d, std::int64_t first, std::int64_t n, std::int32_t* out) const override {
-    const Random random(static_cast<std::uint64_t>(d));
-    for (std::int64_t i = 0; i < n; ++i) {
-      out[i] = static_cast<std::int32_t>(random.bits(static_cast<std::uint64_t>(first + i)) %
-                                         static_cast<std::uint64_t>(vocab_));
-    }
-  }
-
- private:
-  std::int64_t vocab_;
-};
 
 class Timings final : public TrainerObserver {
  public:
@@ -134,29 +107,14 @@ void print_ops(const Trainer& trainer) {
 
 int run(const Arguments& a) {
   const HardwareProfile machine = detect_hardware();
-  const ModelConfig model = read_model_config(parse_json(kModel, "step_bench"), "step_bench");
-  TrainerOptions o;
-  o.target = machine.target(a.threads);
-  o.seq_len = 512;
-  o.micro_batch = 8;
-  o.steps = a.steps + 1;
-  o.schedule = {.kind = ScheduleKind::constant, .learning_rate = 3e-4, .steps = o.steps};
+  const Target target = machine.target(a.threads);
+  TrainerOptions o = bench::tiny_step_options(target, a.precision, a.steps + 1);
   o.executor.time_ops = a.ops;
-  o.step = {.precision = a.precision,
-            .max_tokens = o.seq_len * o.micro_batch,
-            .num_microbatches = 1,
-            .max_positions = o.seq_len,
-            .recompute = a.recompute,
-            .aux_losses = {},
-            .router_bias_rate = 0.001F,
-            .clip_norm = 1.0,
-            .weight_decay = 0.1F,
-            .decays = {}};
-  const RunPlan plan = make_run_plan(model, o.step, o.target);
-  RandomTokens tokens(model.vocab_size);
+  o.step.recompute = a.recompute;
   Timings timings;
-  Trainer trainer(model, o, tokens, nullptr, timings);
-  trainer.start_from_random(model.initializer_range);
+  bench::TinyStep tiny(o, timings);
+  const RunPlan plan = make_run_plan(tiny.model(), o.step, o.target);
+  Trainer& trainer = tiny.trainer();
   const DType dtype = compute_dtype(a.precision);
   const double before = kernels::measure_multiply_add_peak(trainer.launch().context(), dtype);
   trainer.run();

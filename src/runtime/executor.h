@@ -33,7 +33,8 @@ struct ExecutorOptions {
   bool poison = false;  // fill the arenas at launch
   // Poison, and again each transient buffer before its first use in a run; see memory_report().
   bool measure = false;
-  bool time_ops = false;  // see op_times()
+  bool time_ops = false;                          // see op_times()
+  const kernels::KernelTable* kernels = nullptr;  // null: those of the target's instruction set
   // Makes the communicator of a group, once for each name. Empty: groups of one rank only.
   std::function<std::unique_ptr<Communicator>(const CommGroup&)> make_communicator{};
 };

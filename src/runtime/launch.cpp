@@ -23,7 +23,8 @@ Launch::Launch(const BufferTable& table, std::vector<const Program*> programs, c
     : programs_(std::move(programs)),
       plan_(checked_plan(table, programs_)),
       pool_(options.target.num_threads),
-      context_{&pool_, &kernels::kernel_table(options.target.isa)},
+      context_{&pool_, options.executor.kernels != nullptr ? options.executor.kernels
+                                                           : &kernels::kernel_table(options.target.isa)},
       executor_(table, plan_, programs_, context_, options.executor) {}
 
 int Launch::index_of(const Program& program) const {
