@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "bench/harness/measurement.h"
+#include "cluster/measurement.h"
 
 namespace planalto::bench {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "bench/harness/arguments.h"
-#include "bench/harness/measurement.h"
 #include "bench/harness/report.h"
+#include "cluster/measurement.h"
 
 namespace planalto::bench {
 

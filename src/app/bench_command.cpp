@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <functional>
+#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "cluster/hardware_profile.h"
+#include "cluster/measurement.h"
 #include "kernels/grouped_gemm.h"
 #include "kernels/peak.h"
 #include "kernels/table.h"
@@ -28,21 +28,12 @@ struct BenchArguments {
 
 struct Row {
   std::string name;
-  double value = 0.0, of_peak = 0.0;  // flop/s or bytes/s; share of the peak measured in this run
+  double value = 0.0;            // flop/s or bytes/s: the median, or the peak itself
+  double low = 0.0, high = 0.0;  // quartiles
+  double of_peak = 0.0;          // median share of the peak probed around each run
   bool is_flops = true;
+  bool steady = true;
 };
-
-double median_seconds(int repeats, const std::function<void()>& body) {
-  body();
-  std::vector<double> times;
-  for (int i = 0; i < repeats; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    body();
-    times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return times[times.size() / 2];
-}
 
 void fill(void* data, DType dtype, std::int64_t n) {
   const Random random(7);
@@ -59,8 +50,7 @@ void fill(void* data, DType dtype, std::int64_t n) {
 // Expert products: 16 experts of 128 rows, [512 -> 1024].
 class GroupedProducts {
  public:
-  GroupedProducts(const ExecContext& ctx, kernels::Isa isa, DType dtype, int repeats)
-      : ctx_(ctx), dtype_(dtype), repeats_(repeats) {
+  GroupedProducts(const ExecContext& ctx, kernels::Isa isa, DType dtype) : ctx_(ctx), dtype_(dtype) {
     const std::int64_t element = dtype_bytes(dtype);
     auto bytes = [&](kernels::GemmPass pass) {
       return kernels::grouped_gemm_workspace_bytes({pass, dtype, kRows, kN, kK, kExperts}, isa,
@@ -79,36 +69,29 @@ class GroupedProducts {
     for (std::int64_t e = 0; e <= kExperts; ++e) offsets_[static_cast<std::size_t>(e)] = e * kRows / kExperts;
   }
 
-  double forward() {
-    return rate([&] {
-      kernels::grouped_gemm_forward(
-          ctx_,
-          {.x = x(), .w = w(), .y = y(), .segments = segments(), .rows = rows(), .workspace = workspace()});
-    });
+  void forward() {
+    kernels::grouped_gemm_forward(
+        ctx_,
+        {.x = x(), .w = w(), .y = y(), .segments = segments(), .rows = rows(), .workspace = workspace()});
   }
-  double grad_input() {
-    return rate([&] {
-      kernels::grouped_gemm_grad_input(
-          ctx_,
-          {.dy = y(), .w = w(), .dx = x(), .segments = segments(), .rows = rows(), .workspace = workspace()});
-    });
+  void grad_input() {
+    kernels::grouped_gemm_grad_input(
+        ctx_,
+        {.dy = y(), .w = w(), .dx = x(), .segments = segments(), .rows = rows(), .workspace = workspace()});
   }
-  double grad_weight() {
-    return rate([&] {
-      kernels::grouped_gemm_grad_weight(ctx_, {.dy = y(),
-                                               .x = x(),
-                                               .dw = {dw_.data(), DType::f32, kExperts * kN, kK, kK},
-                                               .segments = segments(),
-                                               .rows = rows(),
-                                               .workspace = workspace()});
-    });
+  void grad_weight() {
+    kernels::grouped_gemm_grad_weight(ctx_, {.dy = y(),
+                                             .x = x(),
+                                             .dw = {dw_.data(), DType::f32, kExperts * kN, kK, kK},
+                                             .segments = segments(),
+                                             .rows = rows(),
+                                             .workspace = workspace()});
   }
+
+  static double flops() { return 2.0 * static_cast<double>(kRows * kN * kK); }
 
  private:
   static constexpr std::int64_t kExperts = 16, kRows = 2048, kN = 1024, kK = 512;
-  double rate(const std::function<void()>& body) const {
-    return 2.0 * static_cast<double>(kRows * kN * kK) / median_seconds(repeats_, body);
-  }
   Matrix x() const { return {x_.data(), dtype_, kRows, kK, kK}; }
   Matrix w() const { return {w_.data(), dtype_, kExperts * kN, kK, kK}; }
   Matrix y() const { return {y_.data(), dtype_, kRows, kN, kN}; }
@@ -118,39 +101,48 @@ class GroupedProducts {
 
   ExecContext ctx_;
   DType dtype_;
-  int repeats_;
   std::int64_t workspace_bytes_ = 0;
   Arena x_, w_, y_, dw_, scratch_;
   std::vector<std::int64_t> offsets_ = std::vector<std::int64_t>(kExperts + 1);
 };
 
+Row product_row(Meter& meter, Bound bound, const std::string& name, const Meter::Body& body) {
+  const Rounds rounds = meter.measure(bound, {body});
+  std::vector<double> rates, shares;
+  for (std::size_t i = 0; i < rounds.series[0].seconds.size(); ++i) {
+    rates.push_back(GroupedProducts::flops() / rounds.series[0].seconds[i]);
+    shares.push_back(rates.back() / rounds.series[0].probe[i]);
+  }
+  return {name,           median(rates), quantile(rates, 0.25), quantile(rates, 0.75),
+          median(shares), true,          rounds.steady};
+}
+
 std::vector<Row> measure(const Target& target, int repeats) {
   ThreadPool pool(target.num_threads);
   const ExecContext ctx{&pool, &kernels::kernel_table(target.isa)};
+  Meter meter(ctx, {.clock = Clock::wall, .seconds = 0.0, .min_rounds = repeats});
   std::vector<Row> rows;
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const std::string name = to_string(dtype);
-    const double before = kernels::measure_multiply_add_peak(ctx, dtype);
-    GroupedProducts products(ctx, target.isa, dtype, repeats);
-    const double forward = products.forward(), grad_input = products.grad_input(),
-                 grad_weight = products.grad_weight();
-    const double peak = std::max(before, kernels::measure_multiply_add_peak(ctx, dtype));
-    rows.push_back({"multiply-add peak " + name, peak, 1.0, true});
-    rows.push_back({"grouped product forward " + name, forward, forward / peak, true});
-    rows.push_back({"grouped product grad_input " + name, grad_input, grad_input / peak, true});
-    rows.push_back({"grouped product grad_weight " + name, grad_weight, grad_weight / peak, true});
+    const Bound bound = dtype == DType::f32 ? Bound::f32 : Bound::bf16;
+    GroupedProducts p(ctx, target.isa, dtype);
+    const Row products[] = {
+        product_row(meter, bound, "grouped product forward " + name, [&] { p.forward(); }),
+        product_row(meter, bound, "grouped product grad_input " + name, [&] { p.grad_input(); }),
+        product_row(meter, bound, "grouped product grad_weight " + name, [&] { p.grad_weight(); })};
+    const double peak = meter.best(bound);
+    rows.push_back({"multiply-add peak " + name, peak, peak, peak, 1.0});
+    rows.insert(rows.end(), std::begin(products), std::end(products));
   }
   constexpr std::int64_t kFloats = std::int64_t{64} << 20;
-  const Arena a(kFloats * 4, Tier::device), x(kFloats * 4, Tier::device);
+  const Arena a(kFloats * 4, Tier::device);
   fill(a.data(), DType::f32, kFloats);
-  fill(x.data(), DType::f32, kFloats);
-  rows.push_back({"memory read",
-                  kernels::measure_read_bandwidth(ctx, reinterpret_cast<const float*>(a.data()), kFloats),
-                  0.0, false});
-  rows.push_back({"memory update (12 B an element)",
-                  kernels::measure_update_bandwidth(ctx, reinterpret_cast<float*>(a.data()),
-                                                    reinterpret_cast<const float*>(x.data()), kFloats),
-                  0.0, false});
+  const double read = kernels::measure_read_bandwidth(ctx, reinterpret_cast<const float*>(a.data()), kFloats);
+  rows.push_back({"memory read", read, read, read, 0.0, false});
+  std::vector<double> updates;
+  for (int i = 0; i < 16; ++i) updates.push_back(meter.probe(Bound::update));
+  rows.push_back({"memory update (12 B an element)", median(updates), quantile(updates, 0.25),
+                  quantile(updates, 0.75), 0.0, false});
   return rows;
 }
 
@@ -167,19 +159,22 @@ int run_bench(const BenchArguments& a) {
       JsonObject row;
       row.set("name", r.name);
       row.set(r.is_flops ? "flops_per_second" : "bytes_per_second", r.value);
+      row.set("quartiles", JsonArray{r.low, r.high});
       if (r.is_flops) row.set("of_peak", r.of_peak);
+      row.set("steady", r.steady);
       array.push_back(std::move(row));
     }
     o.set("rows", std::move(array));
     std::printf("%s\n", write_json(o, JsonStyle::pretty).c_str());
     return 0;
   }
-  std::printf("%s, %s, %d threads; median of %d runs\n", machine.name.c_str(), kernels::to_string(target.isa),
-              target.num_threads, a.repeats);
+  std::printf("%s, %s, %d threads; median of %d runs (quartiles)\n", machine.name.c_str(),
+              kernels::to_string(target.isa), target.num_threads, a.repeats);
   for (const Row& r : rows) {
     std::printf("%-36s %9.1f %s", r.name.c_str(), r.value * 1e-9, r.is_flops ? "GFLOP/s" : "GB/s");
+    if (r.high > r.low) std::printf("  (%.1f to %.1f)", r.low * 1e-9, r.high * 1e-9);
     if (r.is_flops) std::printf("  %5.1f%% of peak", 100.0 * r.of_peak);
-    std::printf("\n");
+    std::printf("%s\n", r.steady ? "" : "  unsteady: the peak changed around too many runs");
   }
   return 0;
 }

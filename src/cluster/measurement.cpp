@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/harness/measurement.h"
+#include "cluster/measurement.h"
 
 #include <time.h>
 
@@ -15,7 +15,7 @@
 #include "kernels/peak.h"
 #include "kernels/table.h"
 
-namespace planalto::bench {
+namespace planalto {
 
 namespace {
 
@@ -188,4 +188,4 @@ Rounds Meter::measure(Bound bound, const std::vector<Body>& bodies) {
   return all;
 }
 
-}  // namespace planalto::bench
+}  // namespace planalto

@@ -17,7 +17,7 @@
 #include "base/exec_context.h"
 #include "runtime/arena.h"
 
-namespace planalto::bench {
+namespace planalto {
 
 enum class Clock { wall, cpu };
 enum class Bound { f32, bf16, update };  // the probe that work is held against
@@ -76,4 +76,4 @@ class Meter {
   std::shared_ptr<FedTiles> tiles_;
 };
 
-}  // namespace planalto::bench
+}  // namespace planalto
