@@ -80,7 +80,7 @@ const ConfigKeyRow kRows[] = {
     {"checkpoint", "on_failed_save", CHOICE(checkpoint.on_failed_save), kNone, "continue stop", "a save during the run that the disk refuses costs a checkpoint, said loudly, or stops the run; the last save of a run always must succeed", ""},
     {"output", "dir", FIELD(output.dir), kNone, "folder", "where a run puts its files", "output_dir out_dir"},
     {"output", "metrics", FIELD(output.metrics), kNone, "file", "one JSON object a logged step; a relative path counts from the output folder", "log_file"},
-    {"debug", "router", FIELD(debug.router), kNone, "none, balanced, all_to_one, replay:FILE or record:FILE", "balanced: experts in turn instead of the router's choice; all_to_one: the same for every token; replay: recorded ids; record: write the ids that are chosen (format: src/train/route_file.h)", ""},
+    {"debug", "router", FIELD(debug.router), kNone, "none, balanced, all_to_one, replay:FILE or record:FILE", "balanced: experts in turn instead of the router's choice; all_to_one: the same for every token; replay: recorded ids; record: write the ids that are chosen, each step at once, so that a run that fails or is killed leaves all its steps, and a resumed one goes on behind them (format: src/train/route_file.h)", ""},
     {"debug", "poison", FIELD(debug.poison), kNone, "", "transient memory is filled with NaN before each step", ""},
     {"debug", "measure_memory", FIELD(debug.measure_memory), kNone, "", "the highest byte written in each arena is measured and compared with the plan", ""},
     {"parallel", "ranks", FIELD(parallel.ranks), {1, 1}, "", "ranks of the run; this version runs one", "world_size nproc num_gpus"},

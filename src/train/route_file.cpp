@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/route_file.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <array>
+#include <cerrno>
 #include <cstring>
 
 #include "base/error.h"
@@ -27,17 +31,42 @@ std::string text_of(const std::array<std::int64_t, 6>& h) {
                      h[2], h[3], h[4], h[5]);
 }
 
+// The part of a recording that ends with this step; 0: the file is no recording of this shape that holds it.
+std::int64_t bytes_until(const std::string& path, const RouteShape& shape, std::int64_t step) {
+  if (!is_regular_file(path)) return 0;
+  try {
+    const RouteReplay before(path, shape);
+    const std::int64_t steps = step - before.first_step() + 1;
+    return steps >= 1 && steps <= before.num_steps() ? kHeaderBytes + steps * step_bytes(shape) : 0;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
 }  // namespace
 
-RouteRecorder::RouteRecorder(const std::string& path, const RouteShape& shape) : file_(path) {
-  file_.write(kMagic);
+RouteRecorder::RouteRecorder(const std::string& path, const RouteShape& shape, std::int64_t steps_done)
+    : path_(path) {
+  const std::int64_t kept = steps_done > 0 ? bytes_until(path, shape, steps_done) : 0;
+  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (fd_ < 0 || ::ftruncate(fd_, kept) != 0 || ::lseek(fd_, kept, SEEK_SET) != kept) {
+    const int why = errno;
+    if (fd_ >= 0) ::close(fd_);
+    fail(ErrorKind::io, "debug.router: cannot write {}: {}", path, std::strerror(why));
+  }
+  if (kept > 0) return;
+  write_all(fd_, std::as_bytes(std::span(kMagic)), path_);
   const auto header = header_of(shape);
-  file_.write(std::as_bytes(std::span(header)));
+  write_all(fd_, std::as_bytes(std::span(header)), path_);
+}
+
+RouteRecorder::~RouteRecorder() {
+  ::close(fd_);
 }
 
 void RouteRecorder::add(std::int64_t step, std::span<const std::int32_t> ids) {
-  file_.write(std::as_bytes(std::span(&step, 1)));
-  file_.write(std::as_bytes(ids));
+  write_all(fd_, std::as_bytes(std::span(&step, 1)), path_);
+  write_all(fd_, std::as_bytes(ids), path_);
 }
 
 RouteReplay::RouteReplay(const std::string& path, const RouteShape& shape) : file_(path), shape_(shape) {
@@ -53,11 +82,12 @@ RouteReplay::RouteReplay(const std::string& path, const RouteShape& shape) : fil
     fail(ErrorKind::data, "{}: recorded with {}; this run has {}", path, text_of(header), text_of(wanted));
   }
   const std::int64_t left = reader.left();
-  if (left == 0 || left % step_bytes(shape) != 0) {
-    fail(ErrorKind::data, "{}: {} bytes behind the header are no whole number of steps of {}", path, left,
+  num_steps_ = left / step_bytes(shape);
+  cut_off_ = left % step_bytes(shape) != 0;
+  if (num_steps_ == 0) {
+    fail(ErrorKind::data, "{}: {} bytes behind the header are not one whole step of {}", path, left,
          step_bytes(shape));
   }
-  num_steps_ = left / step_bytes(shape);
   for (std::int64_t i = 0; i < num_steps_; ++i) {
     reader.seek(kHeaderBytes + i * step_bytes(shape), "a step");
     const auto step = static_cast<std::int64_t>(reader.u64("the number of a step"));
@@ -73,8 +103,8 @@ void RouteReplay::read(std::int64_t step, std::span<std::int32_t> ids) const {
                  shape_.ids());
   const std::int64_t place = step - first_step_;
   if (place < 0 || place >= num_steps_) {
-    fail(ErrorKind::config, "debug.router: {} holds steps {} to {}, not step {}", file_.path(), first_step_,
-         first_step_ + num_steps_ - 1, step);
+    fail(ErrorKind::config, "debug.router: {} holds steps {} to {}{}, not step {}", file_.path(), first_step_,
+         first_step_ + num_steps_ - 1, cut_off_ ? " (and a part of another, cut off)" : "", step);
   }
   std::memcpy(ids.data(), file_.bytes().data() + kHeaderBytes + place * step_bytes(shape_) + 8,
               ids.size_bytes());

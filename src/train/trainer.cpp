@@ -306,14 +306,11 @@ void Trainer::judge_skip(const ops::StepVerdict& verdict) {
 }
 
 StopReason Trainer::run() {
-  const StopReason reason = run_steps();
-  if (route_recorder_) route_recorder_->commit();
-  return reason;
-}
-
-StopReason Trainer::run_steps() {
-  if (!options_.record_path.empty())
-    route_recorder_ = std::make_unique<RouteRecorder>(options_.record_path, route_shape());
+  if (!options_.record_path.empty()) {
+    PLANALTO_CHECK(programs_.buffers.recorded_ids.valid(),
+                   "routes are recorded, but step.record_routes is off");
+    route_recorder_ = std::make_unique<RouteRecorder>(options_.record_path, route_shape(), state_.step);
+  }
   if (state_.step == 0) evaluate_when_due();
   while (state_.step < options_.steps) {
     const double start = now_seconds();

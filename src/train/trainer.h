@@ -135,7 +135,6 @@ class Trainer {
   LayerBalance balance(std::int64_t block, std::int64_t moe_idx) const;
   double model_flops() const;
   bool stop_requested() const { return stop_.load(std::memory_order_relaxed); }
-  StopReason run_steps();
   void evaluate_when_due();
   void save_in_passing();
   void check_identity(const std::string& checkpoint, const RunIdentity& then) const;

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
+#include <utility>
 
 #include "kernels/isa.h"
 #include "support/expect_error.h"
@@ -388,6 +390,93 @@ TEST(RouterDebug, ARecordingReplaysToTheSameBits) {
   }
 }
 
+// Looks at the recording after every step, as whoever comes after a kill would.
+class RecordingReader final : public TrainerObserver {
+ public:
+  RecordingReader(std::string path, const RouteShape& shape) : path_(std::move(path)), shape_(shape) {}
+  void on_step(const StepReport& report) override {
+    const RouteReplay recording(path_, shape_);
+    seen.push_back(recording.first_step() + recording.num_steps() - 1 - report.step);
+  }
+  std::vector<std::int64_t> seen;
+
+ private:
+  std::string path_;
+  RouteShape shape_;
+};
+
+TEST(RouterDebug, ARunThatFailsLeavesItsRecording) {
+  const ModelConfig model = tiny_model("glm4_moe");
+  const MemoryTokens data = eight_documents({5});
+  const testing::TempFolder folder;
+  TrainerOptions options = one_document_a_step(model, 8);
+  options.step.record_routes = true;
+  options.record_path = folder.file("routes");
+  const RouteShape shape{.moe_blocks = 2, .microbatches = 1, .tokens = 64, .top_k = 2, .num_experts = 8};
+  RecordingReader reader(options.record_path, shape);
+  {
+    Trainer trainer(model, options, data, nullptr, reader);
+    trainer.start_from_random(0.05);
+    spoil_embedding(trainer);
+    testing::expect_error(ErrorKind::data, {"step 5"}, [&] { trainer.run(); });
+  }
+  EXPECT_EQ(reader.seen, (std::vector<std::int64_t>{0, 0, 0, 0}));
+  const RouteReplay recording(options.record_path, shape);
+  EXPECT_EQ(recording.first_step(), 1);
+  EXPECT_EQ(recording.num_steps(), 5);
+  // What it holds replays to the same bits; the step that failed is there to be looked at.
+  options.steps = 4;
+  options.step.record_routes = false;
+  const std::string path = std::exchange(options.record_path, "");
+  const Finished plain(model, options, data);
+  options.step.replay_routes = true;
+  options.replay_path = path;
+  const Finished replayed(model, options, data);
+  EXPECT_EQ(testing::first_difference(plain.trainer, replayed.trainer), "");
+}
+
+TEST(RouterDebug, ARecordingThatWasCutOffEndsWithItsLastWholeStep) {
+  const testing::TempFolder folder;
+  const std::string path = folder.file("routes");
+  const RouteShape shape{.moe_blocks = 1, .microbatches = 1, .tokens = 1, .top_k = 2, .num_experts = 8};
+  constexpr std::int64_t kHeader = 56, kStep = 16;
+  const auto write = [&](std::int64_t steps_done, std::int64_t from, std::int64_t to) {
+    RouteRecorder recorder(path, shape, steps_done);
+    for (std::int64_t step = from; step <= to; ++step)
+      recorder.add(step, std::vector<std::int32_t>{0, static_cast<std::int32_t>(step)});
+  };
+  const auto second_ids = [&] {
+    std::vector<std::int32_t> found, ids(2);
+    const RouteReplay replay(path, shape);
+    for (std::int64_t i = 0; i < replay.num_steps(); ++i) {
+      replay.read(replay.first_step() + i, ids);
+      found.push_back(ids[1]);
+    }
+    return found;
+  };
+  write(0, 1, 3);
+  for (std::int64_t bytes = kHeader + 2 * kStep; bytes < kHeader + 3 * kStep; ++bytes) {
+    std::filesystem::resize_file(path, static_cast<std::uintmax_t>(bytes));
+    EXPECT_EQ(second_ids(), (std::vector<std::int32_t>{1, 2}));
+  }
+  std::vector<std::int32_t> ids(2);
+  testing::expect_error(ErrorKind::config, {"steps 1 to 2", "cut off", "not step 3"},
+                        [&] { RouteReplay(path, shape).read(3, ids); });
+  // A resumed run goes on behind its last step, and drops what an abandoned continuation left.
+  write(2, 3, 5);
+  EXPECT_EQ(second_ids(), (std::vector<std::int32_t>{1, 2, 3, 4, 5}));
+  write(3, 4, 4);
+  EXPECT_EQ(second_ids(), (std::vector<std::int32_t>{1, 2, 3, 4}));
+  // A file that does not hold the steps before is another run's.
+  write(6, 7, 7);
+  EXPECT_EQ(RouteReplay(path, shape).first_step(), 7);
+  EXPECT_EQ(second_ids(), (std::vector<std::int32_t>{7}));
+  std::filesystem::resize_file(path, kHeader + kStep - 1);
+  testing::expect_error(ErrorKind::data, {"not one whole step"}, [&] { RouteReplay(path, shape); });
+  testing::expect_error(ErrorKind::io, {"debug.router", folder.path()},
+                        [&] { RouteRecorder(folder.path(), shape, 0); });
+}
+
 TEST(RouterDebug, BalancedAndAllToOne) {
   const ModelConfig model = tiny_model("glm4_moe");
   const auto data = testing::random_documents({64, 64, 64, 64});
@@ -408,9 +497,7 @@ TEST(RouterDebug, C010IdsOfAFileThatAreNoExpertAreRefused) {
   const testing::TempFolder folder;
   const RouteShape shape{.moe_blocks = 1, .microbatches = 1, .tokens = 2, .top_k = 2, .num_experts = 8};
   const auto replay = [&](std::vector<std::int32_t> ids) {
-    RouteRecorder recorder(folder.file("routes"), shape);
-    recorder.add(1, ids);
-    recorder.commit();
+    RouteRecorder(folder.file("routes"), shape, 0).add(1, ids);
     RouteReplay(folder.file("routes"), shape).read(1, ids);
     return ids;
   };
