@@ -16,11 +16,26 @@ struct IsaChoice {
   std::string reason;  // one sentence for `planalto doctor`
 };
 
+// What a CPU and its system offer.
+struct CpuFeatures {
+  bool avx2 = false, bmi = false, bmi2 = false, f16c = false, fma = false, lzcnt = false,
+       movbe = false;  // x86-64-v3
+  bool avx512f = false, avx512bw = false, avx512cd = false, avx512dq = false,
+       avx512vl = false;  // and x86-64-v4
+  bool avx512vnni = false, avx512bf16 = false;
+  bool amx = false;            // tiles and products of bf16
+  std::string amx_obstacle{};  // why the system does not let this process use the tiles; empty: it does
+};
+// Of this machine. Asks the system for the tiles, once.
+const CpuFeatures& cpu_features();
+
 const char* to_string(Isa isa);
 Isa isa_from_name(const std::string& name);
 // From lowest to highest.
+std::vector<Isa> available_isas(const CpuFeatures& cpu);
 std::vector<Isa> available_isas();
-// The highest available, unless PLANALTO_ISA names a lower one.
+// The highest available, unless `forced` (PLANALTO_ISA) names a lower one.
+IsaChoice choose_isa(const CpuFeatures& cpu, const std::string& forced);
 IsaChoice choose_isa();
 
 }  // namespace planalto::kernels
