@@ -75,7 +75,7 @@ const ConfigKeyRow kRows[] = {
     {"memory", "loss_tile_rows", FIELD(memory.loss_tile_rows), {0, 1048576}, "", "tokens of a tile of the vocabulary projection; 0: as many as make 64 MiB of logits, 128 to 512", ""},
     {"checkpoint", "dir", FIELD(checkpoint.dir), kNone, "folder", "where checkpoints go; empty: \"checkpoints\" in the output folder", "save_dir"},
     {"checkpoint", "every", FIELD(checkpoint.every), {0, kBig}, "", "steps between checkpoints; 0: one at the end", "save_every save_steps save_interval"},
-    {"checkpoint", "keep", FIELD(checkpoint.keep), {0, 1e6}, "", "how many of the newest stay; 0: all", "save_total_limit keep_last"},
+    {"checkpoint", "keep", FIELD(checkpoint.keep), {-1, 1e6}, "", "how many of the newest stay; 0 or -1: all", "save_total_limit keep_last"},
     {"checkpoint", "resume", CHOICE(checkpoint.resume), kNone, "none auto", "auto: go on from the newest complete checkpoint in dir when there is one", "resume_from_checkpoint"},
     {"checkpoint", "on_failed_save", CHOICE(checkpoint.on_failed_save), kNone, "continue stop", "a save during the run that the disk refuses costs a checkpoint, said loudly, or stops the run; the last save of a run always must succeed", ""},
     {"output", "dir", FIELD(output.dir), kNone, "folder", "where a run puts its files", "output_dir out_dir"},

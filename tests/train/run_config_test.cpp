@@ -114,6 +114,13 @@ TEST(RunConfig, C099BatchSizesThatDoNotDivide) {
   EXPECT_EQ(parsed(kGood + "[train]\nglobal_batch = 32\nmicro_batch = 4\n").microbatches(), 8);
 }
 
+TEST(RunConfig, C088KeepAllIsZeroOrMinusOne) {
+  for (const std::int64_t keep : {-1, 0, 1})
+    EXPECT_EQ(parsed(kGood + "[checkpoint]\nkeep = " + std::to_string(keep) + "\n").checkpoint.keep, keep);
+  expect_has(refusal(kGood + "[checkpoint]\nkeep = -2\n"),
+             {"run.toml:17: checkpoint.keep = -2; legal: integer, from -1 to 1000000"});
+}
+
 TEST(RunConfig, ContradictionsAreNamed) {
   expect_has(refusal(kGood + "[data]\n"), {"[data] stands twice"});
   expect_has(
