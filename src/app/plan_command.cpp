@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "app/commands.h"
 #include "base/error.h"
@@ -121,6 +122,18 @@ DecayGroups decay_groups(const RunPlan& plan, const StepOptions& options) {
   return g;
 }
 
+// The dtype in which gradients are summed, over microbatches too: that of all gradient buffers.
+DType gradient_dtype(const RunPlan& plan) {
+  std::optional<DType> dtype;
+  for (const Parameter& p : plan.programs->parameters.all()) {
+    if (!p.gradient.valid()) continue;
+    const DType own = plan.programs->table[p.gradient].dtype;
+    PLANALTO_CHECK(dtype.value_or(own) == own, "gradients of {} and {}", to_string(*dtype), to_string(own));
+    dtype = own;
+  }
+  return dtype.value_or(DType::f32);
+}
+
 JsonValue plan_to_json(const RunPlan& plan, const RunSetup& setup, const HardwareProfile& machine,
                        std::int64_t budget) {
   JsonObject o;
@@ -138,6 +151,7 @@ JsonValue plan_to_json(const RunPlan& plan, const RunSetup& setup, const Hardwar
   o.set("fits", plan.total_bytes() <= budget);
   o.set("peak_op", peak_op_name(plan));
   o.set("step_flops", plan.step_flops);
+  o.set("gradient_dtype", to_string(gradient_dtype(plan)));
   JsonObject terms;
   for (const PlanTerm& t : plan.terms) terms.set(t.name, t.bytes);
   o.set("terms", std::move(terms));
@@ -185,9 +199,10 @@ void print_plan(const RunPlan& plan, const RunSetup& setup, const HardwareProfil
       static_cast<long long>(setup.model.moe.top_k));
   const DecayGroups g = decay_groups(plan, setup.options.step);
   std::printf(
-      "weight decay: %lld tensors (%lld elements) decay, %lld (%lld) do not; gradients are summed in fp32\n",
+      "weight decay: %lld tensors (%lld elements) decay, %lld (%lld) do not; gradients are summed in %s\n",
       static_cast<long long>(g.tensors[0]), static_cast<long long>(g.elements[0]),
-      static_cast<long long>(g.tensors[1]), static_cast<long long>(g.elements[1]));
+      static_cast<long long>(g.tensors[1]), static_cast<long long>(g.elements[1]),
+      to_string(gradient_dtype(plan)));
   std::printf("machine: %s, %s, %d threads (%s)\n", machine.name.c_str(), kernels::to_string(machine.isa),
               setup.options.target.num_threads, machine.cores_source.c_str());
   std::printf(

@@ -104,6 +104,8 @@ report "app: eval, export, inspect" "$(
   run 0 eval "$model" --data "$work/text.txt" && has out 'nats a token'
   run 0 export "$model" "$work/exported" --dtype bf16 && has out 'tensors'
   run 2 export "$model" "$work/exported2" --dtype int8 && has err 'legal: keep, bf16, fp32'
+  run 2 export "$model" "$work/exported2" --layout stacked && has err 'legal: keep, per-expert, fused'
+  run 0 export "$model" "$work/fused" --layout fused && run 0 inspect "$work/fused" --tensors && has out 'experts.gate_up_proj'
   "$planalto" export "$model" "$work/exported" >/dev/null 2>"$scratch/err" && echo 'an export over a folder that is there passed'
   run 0 export "$model" "$work/exported" --dtype bf16 --replace
   run 0 inspect "$model" --json && has out '"problems"'
@@ -166,6 +168,9 @@ report "app: plan prints terms that add up, in text and JSON" "$(
   sum=0
   for n in $(sed -n '/"terms": {/,/}/s/^ *"[^"]*": \([0-9]*\),\{0,1\}$/\1/p' "$scratch/out"); do sum=$((sum + n)); done
   [ "$sum" -eq "$(number device_bytes "$scratch/out")" ] || echo "terms add up to $sum: $(number device_bytes "$scratch/out")")"
+report "app: C106 plan shows in what gradients are summed" "$(
+  run 0 plan "$work/run.toml" --set train.precision=bf16 && has out 'gradients are summed in f32'
+  run 0 plan "$work/run.toml" --set train.precision=bf16 --json && has out '"gradient_dtype": "f32"')"
 report "app: plan for a machine that is not here" "$(
   profile avx512_bf16 64 1099511627776
   run 0 plan "$work/run.toml" --set train.threads=0 --profile "$work/profile.json" && has out 'another machine' 'avx512_bf16' '64 threads' '1024.00 GiB'

@@ -9,6 +9,7 @@
 #include "support/expect_error.h"
 #include "support/temp_folder.h"
 #include "tiny_run.h"
+#include "train/model_export.h"
 
 namespace planalto {
 namespace {
@@ -151,6 +152,68 @@ TEST_F(Golden, C072ExpertLayouts) {
               tensors_.begin()->first + std::to_string(tensors_.size()));
     EXPECT_EQ(first_loss(config_path, folder(other, config_)), expected) << "layout " << layout;
   }
+}
+
+// Per expert -> fused -> per expert: every bit comes back; the fused one loads to the same bits; MTP blocks have experts too.
+TEST(Hf, C072BothLayoutsExport) {
+  for (const char* family : kFamilies) {
+    for (const FileDType dtype : {FileDType::f32, FileDType::bf16}) {
+      TempFolder temp;
+      const std::string from = temp.file("from"), fused = temp.file("fused"), back = temp.file("back");
+      const std::string config = read_all(golden(std::string(family) + "/config.json"));
+      write_folder(from, tensors_of(HfFolder::open(golden(family))), config, dtype);
+      const HfFolder in = HfFolder::open(from);
+      const std::int64_t num_fused = export_model(from, fused, {.layout = ExpertLayout::fused});
+      const HfFolder mid = HfFolder::open(fused);
+      EXPECT_LT(num_fused, in.num_tensors());
+      EXPECT_EQ(mid.tensor_bytes(), in.tensor_bytes());
+      const std::string layer = "model.layers.1.mlp.experts.";
+      EXPECT_FALSE(mid.contains(layer + "0.gate_proj.weight"));
+      const Tensors values = tensors_of(in);
+      const TensorView gate_up = mid.tensor(layer + "gate_up_proj"), down = mid.tensor(layer + "down_proj");
+      const Tensor& up = values.at(layer + "5.up_proj.weight");
+      const std::int64_t f = up.shape[0], d = up.shape[1];
+      ASSERT_EQ(std::vector<std::int64_t>(gate_up.shape.begin() + 1, gate_up.shape.end()),
+                (std::vector{2 * f, d}));
+      std::vector<float> part(up.values.size());
+      gate_up.read((5 * 2 + 1) * f * d, std::span<float>(part));
+      EXPECT_EQ(part, up.values);
+      down.read(5 * f * d, std::span<float>(part));
+      EXPECT_EQ(part, values.at(layer + "5.down_proj.weight").values);
+      EXPECT_EQ(export_model(fused, back, {.layout = ExpertLayout::per_expert}), in.num_tensors());
+      EXPECT_EQ(read_all(join_path(back, "model.safetensors")),
+                read_all(join_path(from, "model.safetensors")));
+      if (dtype == FileDType::f32) {
+        EXPECT_TRUE(tensors_of(HfFolder::open(in_and_out(fused, temp.file("run")))) == values) << family;
+      }
+    }
+  }
+}
+
+TEST_F(Golden, C072ALayoutThatCannotBeChangedIsRefused) {
+  Tensors fewer = tensors_;
+  const std::string lost = "model.layers.1.mlp.experts.3.down_proj.weight";
+  ASSERT_EQ(fewer.erase(lost), 1U);
+  const auto fuse = [&] {
+    export_model(temp_.file("model"), temp_.file("fused"), {.layout = ExpertLayout::fused});
+  };
+  folder(fewer, config_);
+  expect_error(ErrorKind::data, {"layers.1.experts.down", "no layout"}, fuse);
+  Tensors wrong = tensors_;
+  std::swap(wrong.at(lost).shape[0], wrong.at(lost).shape[1]);
+  folder(wrong, config_);
+  expect_error(ErrorKind::data, {lost, "[17, 48]", "[48, 17]"}, fuse);
+  EXPECT_FALSE(path_exists(temp_.file("fused")));
+  // Names without a prefix keep none, and dtypes change on the way.
+  Tensors bare;
+  for (const auto& [name, tensor] : tensors_)
+    bare[name.starts_with("model.") ? name.substr(6) : name] = tensor;
+  folder(bare, config_);
+  export_model(temp_.file("model"), temp_.file("fused"),
+               {.dtype = ExportDType::bf16, .layout = ExpertLayout::fused});
+  const HfFolder out = HfFolder::open(temp_.file("fused"));
+  EXPECT_TRUE(out.contains("layers.0.mlp.experts.gate_up_proj"));
+  EXPECT_EQ(out.tensor("layers.0.mlp.experts.gate_up_proj").dtype, FileDType::bf16);
 }
 
 TEST_F(Golden, C072UnmappedOrUnfilledStopsTheLoad) {
