@@ -183,6 +183,51 @@ TEST(Optimizer, C051TheLearningRateDoesNotSeeMicrobatches) {
   EXPECT_DOUBLE_EQ(rates[0][9], 0.01);
 }
 
+// The final norm's gains in bf16: steps of 1e-4 are far below half a step of bf16 at 1.0 (0.00195), and still add up. A gain whose
+// gradient keeps its sign moves by the learning rate a step, less where the gradient varies.
+TEST(Optimizer, C050NormGainsMoveThroughTheirMasters) {
+  const ModelConfig model = tiny_model("glm4_moe");
+  const MemoryTokens data({random_document(60, 3)});
+  TrainerOptions options = tiny_options(model, {.precision = Precision::bf16, .steps = 100});
+  options.schedule.learning_rate = 1e-4;
+  struct Signs final : TrainerObserver {
+    const Trainer* trainer = nullptr;
+    std::vector<int> positive = std::vector<int>(64, 0);
+    void on_step(const StepReport&) override {
+      const std::vector<float> g = testing::gradient_of(*trainer, "norm");
+      for (std::size_t i = 0; i < g.size(); ++i) positive[i] += g[i] > 0.0F ? 1 : 0;
+    }
+  } signs;
+  Trainer trainer(model, options, data, nullptr, signs);
+  signs.trainer = &trainer;
+  trainer.start_from_random(0.05);
+  trainer.run();
+  const float* master = weight_of(trainer, "norm");
+  const auto* copy = trainer.launch().data<bf16>(trainer.programs().parameters.at("norm").weight);
+  int moved = 0;
+  for (std::size_t i = 0; i < 64; ++i) {
+    EXPECT_EQ(to_float(copy[i]), to_float(to_bf16(master[i]))) << i;
+    if (signs.positive[i] != 0 && signs.positive[i] != 100) continue;
+    const double way = signs.positive[i] == 100 ? 1.0 - master[i] : master[i] - 1.0;
+    EXPECT_GT(way, 0.003) << i;
+    EXPECT_LT(way, 0.0105) << i;
+    EXPECT_NE(to_float(copy[i]), 1.0F) << i;
+    ++moved;
+  }
+  EXPECT_GT(moved, 3);
+}
+
+// C106 at the level of a run: bf16 training sums microbatches into fp32 gradients, each of them.
+TEST(Optimizer, C106GradientsOfABf16RunAreFp32) {
+  const ModelConfig model = tiny_model("deepseek_v3");
+  const TrainerOptions options = tiny_options(model, {.num_microbatches = 4, .precision = Precision::bf16});
+  const TrainingPrograms programs(model, options.step, options.target);
+  for (const Parameter& p : programs.parameters.all()) {
+    if (!p.spec.trainable) continue;
+    EXPECT_EQ(programs.table[p.gradient].dtype, DType::f32) << p.spec.name;
+  }
+}
+
 // Expert 7 and an unused embedding row have gradient zero: lr 0.1 and decay 0.1 make 0.99 of them. Vectors do not decay.
 TEST(Optimizer, C049DecayIsOnMatricesAlone) {
   const ModelConfig model = tiny_model("glm4_moe");
