@@ -9,6 +9,7 @@ log=$build/soak-output.txt
 : >"$log"
 note() { tee -a "$log"; }
 tests/soak/kill_resume.sh "$build/planalto" 50 20 2000 2>&1 | note
+tests/soak/kill_big_save.sh "$build/planalto" 20 2>&1 | note
 tests/soak/disk_full.sh "$build/planalto" 2>&1 | note
 PLANALTO_SOAK=1 "$build/tests/test_kernels" --gtest_filter='GroupedGemm.C018*:GroupedGemm.C019*' 2>&1 | note
 PLANALTO_SOAK=1 "$build/tests/test_train" --gtest_filter='TrainingMemory.C042*' 2>&1 | note
