@@ -16,7 +16,8 @@ namespace {  // NOLINT: internal linkage is the purpose
 using simd::Floats;
 using simd::kLanes;
 
-using Words [[gnu::vector_size(4 * kLanes)]] = std::int32_t;
+// Unsigned: sums that wrap are meant to.
+using Words [[gnu::vector_size(4 * kLanes)]] = std::uint32_t;
 inline constexpr int kGroup = 32;
 inline constexpr int kParts = kGroup / kLanes;
 
@@ -26,7 +27,7 @@ PLANALTO_INLINE Words words(Floats v) {
 PLANALTO_INLINE Floats floats(Words v) {
   return __builtin_bit_cast(Floats, v);
 }
-PLANALTO_INLINE Words splat(std::int32_t v) {
+PLANALTO_INLINE Words splat(std::uint32_t v) {
   return Words{} + v;
 }
 
@@ -89,13 +90,13 @@ struct Group;  // 32 elements as they lie in memory
 template <>
 struct Group<float> {
   static constexpr int kWords = kParts;
-  static constexpr std::int32_t kMagnitude = 0x7fffffff;
+  static constexpr std::uint32_t kMagnitude = 0x7fffffff;
   Words v[kWords];
 };
 template <>
 struct Group<bf16> {
   static constexpr int kWords = kParts / 2;
-  static constexpr std::int32_t kMagnitude = 0x7fff7fff;
+  static constexpr std::uint32_t kMagnitude = 0x7fff7fff;
   Words v[kWords];
 };
 
@@ -157,7 +158,7 @@ PLANALTO_INLINE Parts widen(const Group<bf16>& m) {
 #pragma GCC unroll 4
   for (int i = 0; i < kParts / 2; ++i) {
     p.v[2 * i] = m.v[i] << 16;
-    p.v[2 * i + 1] = m.v[i] & -0x10000;
+    p.v[2 * i + 1] = m.v[i] & 0xffff0000U;
   }
   return p;
 }
@@ -176,7 +177,7 @@ PLANALTO_INLINE void store_bytes(const Parts& p, const Group<float>& signs, std:
   __m256i c[kParts], s[kParts];
 #pragma GCC unroll 4
   for (int i = 0; i < kParts; ++i) {
-    c[i] = __builtin_bit_cast(__m256i, p.v[i] & 0xff);
+    c[i] = __builtin_bit_cast(__m256i, p.v[i] & 0xffU);
     s[i] = __builtin_bit_cast(__m256i, signs.v[i]);
   }
   // Packing saturates and so keeps a sign; both packs leave the same order.
@@ -190,15 +191,15 @@ PLANALTO_INLINE void store_bytes(const Parts& p, const Group<float>& signs, std:
 PLANALTO_INLINE void store_bytes(const Parts& p, const Group<bf16>& signs, std::uint8_t* out) {
   Words pairs[kParts / 2];
 #pragma GCC unroll 4
-  for (int i = 0; i < kParts / 2; ++i) pairs[i] = (p.v[2 * i] & 0xff) | (p.v[2 * i + 1] << 8);
+  for (int i = 0; i < kParts / 2; ++i) pairs[i] = (p.v[2 * i] & 0xffU) | (p.v[2 * i + 1] << 8);
 #ifdef __AVX512F__
   const __m256i bytes = _mm512_cvtepi32_epi16(__builtin_bit_cast(__m512i, pairs[0]));
   const __mmask32 negative = _mm512_movepi16_mask(__builtin_bit_cast(__m512i, signs.v[0]));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(out),
                       _mm256_mask_add_epi8(bytes, negative, bytes, _mm256_set1_epi8(-128)));
 #else
-  const __m256i codes = _mm256_packus_epi32(__builtin_bit_cast(__m256i, pairs[0] & 0xffff),
-                                            __builtin_bit_cast(__m256i, pairs[1] & 0xffff));
+  const __m256i codes = _mm256_packus_epi32(__builtin_bit_cast(__m256i, pairs[0] & 0xffffU),
+                                            __builtin_bit_cast(__m256i, pairs[1] & 0xffffU));
   const __m256i sign =
       _mm256_packs_epi16(__builtin_bit_cast(__m256i, signs.v[0]), __builtin_bit_cast(__m256i, signs.v[1]));
   const __m256i bytes = _mm256_or_si256(codes, _mm256_and_si256(sign, _mm256_set1_epi8(-128)));
@@ -212,27 +213,27 @@ struct Encoder {
   static constexpr Mxfp8Format kFormat = kTheFormat;
   static constexpr Mxfp8ScaleRule kRule = kTheRule;
   static constexpr Mxfp8Traits kTraits = mxfp8_traits(kFormat);
-  static constexpr int kShift = 23 - kTraits.mantissa_bits;
+  static constexpr std::uint32_t kShift = 23U - static_cast<std::uint32_t>(kTraits.mantissa_bits);
+  static constexpr std::uint32_t kLeast = static_cast<std::uint32_t>(kTraits.least_exponent) << 23;
 
   // The scale bytes of finite amax, mxfp8_block_scale in each lane.
   PLANALTO_INLINE static Words scale_bytes(Words amax) {
-    constexpr std::int32_t kCarry = kRule == Mxfp8ScaleRule::rceil ? 0x1fffff : 0;
-    return max_words(((amax + kCarry) >> 23) - kTraits.greatest_exponent, Words{});
+    constexpr std::uint32_t kCarry = kRule == Mxfp8ScaleRule::rceil ? 0x1fffffU : 0U;
+    constexpr auto kGreatest = static_cast<std::uint32_t>(kTraits.greatest_exponent);
+    return max_words(((amax + kCarry) >> 23) - kGreatest, Words{});
   }
   // 2^(127 - byte); byte <= 247.
-  PLANALTO_INLINE static Floats factor(Words byte) { return floats((254 - byte) << 23); }
+  PLANALTO_INLINE static Floats factor(Words byte) { return floats((254U - byte) << 23); }
 
   // The code's magnitude, in the lowest byte. Adding 2^(e + 23 - mantissa bits), e the exponent of the scaled magnitude or
   // the least one of the format, leaves the significand rounded to nearest even in the lowest bits of the sum. Less
   // what e contributes when it is 0 of the format, which goes into the same addition: it is an even number of units.
   PLANALTO_INLINE static Words encode(Words magnitude, Floats factor) {
-    constexpr int kOrigin = -(kTraits.least_exponent << kTraits.mantissa_bits) & 0xff;
+    constexpr std::uint32_t kOrigin = (0U - (kLeast >> kShift)) & 0xffU;
     static_assert(kOrigin % 2 == 0);
     Floats y = floats(magnitude) * factor;
-    if constexpr (kRule == Mxfp8ScaleRule::floor) {
-      y = simd::min(y, floats(splat(static_cast<std::int32_t>(kTraits.max_bits))));
-    }
-    const Words e = max_words(words(y) & 0x7f800000, splat(kTraits.least_exponent << 23));
+    if constexpr (kRule == Mxfp8ScaleRule::floor) y = simd::min(y, floats(splat(kTraits.max_bits)));
+    const Words e = max_words(words(y) & 0x7f800000U, splat(kLeast));
     return words(y + floats(e + ((kShift << 23) + kOrigin))) + (e >> kShift);
   }
 };
@@ -259,10 +260,10 @@ PLANALTO_INLINE Floats decode(const std::uint8_t* codes) {
   const Floats value = _mm256_cvtph_ps(half);
 #endif
   const Floats exact = kFormat == Mxfp8Format::e4m3 ? value * simd::set1(256.0F) : value;
-  const Words magnitude = words(exact) & 0x7fffffff;
+  const Words magnitude = words(exact) & 0x7fffffffU;
   // 0x7f, which would be 480, is E4M3's NaN.
-  const Words nan = kFormat == Mxfp8Format::e4m3 ? magnitude == 0x43f00000 : magnitude > 0x7f800000;
-  return floats(nan ? splat(0x7fffffff) : words(exact));
+  const Words nan = kFormat == Mxfp8Format::e4m3 ? magnitude == 0x43f00000U : magnitude > 0x7f800000U;
+  return floats(nan ? splat(0x7fffffffU) : words(exact));
 }
 
 PLANALTO_INLINE Words widen_bytes(const std::uint8_t* bytes) {
@@ -278,9 +279,9 @@ PLANALTO_INLINE Words widen_bytes(const std::uint8_t* bytes) {
 // v 2^(scale - 127), NaN where the scale is 255. Two factors that are both normal: the first product is exact.
 PLANALTO_INLINE Floats scaled(Floats v, Words scale) {
   const Words half = scale >> 1;
-  const Floats first = floats((half + 64) << 23), second = floats((scale - half + 63) << 23);
+  const Floats first = floats((half + 64U) << 23), second = floats((scale - half + 63U) << 23);
   const Words product = words(v * first * second);
-  return floats(scale == 255 ? splat(0x7fffffff) : product);
+  return floats(scale == 255U ? splat(0x7fffffffU) : product);
 }
 
 }  // namespace
