@@ -23,6 +23,7 @@ struct CpuFeatures {
   bool avx512f = false, avx512bw = false, avx512cd = false, avx512dq = false,
        avx512vl = false;  // and x86-64-v4
   bool avx512vnni = false, avx512bf16 = false;
+  bool slow_pairs = false;     // vdpbf16ps at half the rate of fp32 multiply-adds, as Intel's cores have it
   bool amx = false;            // tiles and products of bf16
   std::string amx_obstacle{};  // why the system does not let this process use the tiles; empty: it does
 };
@@ -34,7 +35,8 @@ Isa isa_from_name(const std::string& name);
 // From lowest to highest.
 std::vector<Isa> available_isas(const CpuFeatures& cpu);
 std::vector<Isa> available_isas();
-// The highest available, unless `forced` (PLANALTO_ISA) names a lower one.
+// The fastest available, unless `forced` (PLANALTO_ISA) names another one: the highest, but for avx512_bf16 with slow pairs, where
+// widening to fp32 is faster.
 IsaChoice choose_isa(const CpuFeatures& cpu, const std::string& forced);
 IsaChoice choose_isa();
 

@@ -3,9 +3,9 @@
 // the bodies and each ISA's filled table are all made from this list, so adding a kernel is one line here.
 #pragma once
 
-#define PLANALTO_KERNELS(X) \
-  PLANALTO_PRODUCT_KERNELS(X) PLANALTO_ROW_KERNELS(X) PLANALTO_ROUTE_KERNELS(X) PLANALTO_ATTENTION_KERNELS(X) \
-  PLANALTO_MXFP8_KERNELS(X)
+#define PLANALTO_KERNELS(X)   \
+  PLANALTO_PRODUCT_KERNELS(X) \
+  PLANALTO_ROW_KERNELS(X) PLANALTO_ROUTE_KERNELS(X) PLANALTO_ATTENTION_KERNELS(X) PLANALTO_MXFP8_KERNELS(X)
 
 // Version 14 has no stable form for these.
 // clang-format off

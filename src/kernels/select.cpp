@@ -31,46 +31,61 @@ PLANALTO_PRODUCT_KERNELS(PLANALTO_DECLARE)
 
 namespace {
 
+struct Registers {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+};
+Registers cpuid(unsigned leaf) {
+  Registers r;
+  if (__get_cpuid_count(leaf, 0, &r.a, &r.b, &r.c, &r.d) == 0) return {};
+  return r;
+}
+bool bit(unsigned word, int n) {
+  return (word >> n & 1U) != 0;
+}
+
+// The bits that say which registers the system saves. Source: Intel SDM volume 1, chapter 13
+unsigned saved_registers() {
+  if (!bit(cpuid(1).c, 27)) return 0;
+  unsigned low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low;
+}
+constexpr unsigned kVectors = 0x06, kWideVectors = 0xe6, kTileState = 3U << 17;
+
 // AMX takes three: the CPU has the instructions, the system saves the tiles (XCR0 bits 17 and 18), and it lets this process use them
 // (asked for once; threads that start later have it too). Source: Intel SDM volume 1, chapter 18; Linux Documentation/arch/x86/xstate.rst
-bool cpu_has_amx() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
-  constexpr unsigned kBf16 = 1U << 22, kTile = 1U << 24;
-  return (d & (kBf16 | kTile)) == (kBf16 | kTile);
-}
 std::string obstacle_to_amx() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  const bool readable = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_OSXSAVE) != 0;
-  unsigned low = 0, high = 0;
-  if (readable) asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  constexpr unsigned kTileState = 3U << 17;
-  if ((low & kTileState) != kTileState) return "the system does not save its tiles";
+  if ((saved_registers() & kTileState) != kTileState) return "the system does not save its tiles";
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0) return {};
   return fmt::format("the system refuses its tiles: {}", std::strerror(errno));
 }
 
+// Source: Intel SDM volume 2, CPUID; AMD APM volume 3, appendix D
 CpuFeatures detect_features() {
-  __builtin_cpu_init();
+  const Registers basic = cpuid(1), more = cpuid(7), extended = cpuid(0x80000001);
+  const unsigned saved = saved_registers();
+  const bool vectors = (saved & kVectors) == kVectors, wide = (saved & kWideVectors) == kWideVectors;
+  Registers last;
+  __cpuid_count(7, 1, last.a, last.b, last.c, last.d);
   CpuFeatures cpu;
-#define PLANALTO_DETECT(feature) cpu.feature = __builtin_cpu_supports(#feature) != 0
-  PLANALTO_DETECT(avx2);
-  PLANALTO_DETECT(bmi);
-  PLANALTO_DETECT(bmi2);
-  PLANALTO_DETECT(f16c);
-  PLANALTO_DETECT(fma);
-  PLANALTO_DETECT(lzcnt);
-  PLANALTO_DETECT(movbe);
-  PLANALTO_DETECT(avx512f);
-  PLANALTO_DETECT(avx512bw);
-  PLANALTO_DETECT(avx512cd);
-  PLANALTO_DETECT(avx512dq);
-  PLANALTO_DETECT(avx512vl);
-  PLANALTO_DETECT(avx512vnni);
-  PLANALTO_DETECT(avx512bf16);
-#undef PLANALTO_DETECT
-  cpu.amx = cpu_has_amx();
+  cpu.fma = vectors && bit(basic.c, 12);
+  cpu.movbe = bit(basic.c, 22);
+  cpu.f16c = vectors && bit(basic.c, 29);
+  cpu.lzcnt = bit(extended.c, 5);
+  cpu.bmi = bit(more.b, 3);
+  cpu.bmi2 = bit(more.b, 8);
+  cpu.avx2 = vectors && bit(more.b, 5);
+  cpu.avx512f = wide && bit(more.b, 16);
+  cpu.avx512dq = wide && bit(more.b, 17);
+  cpu.avx512cd = wide && bit(more.b, 28);
+  cpu.avx512bw = wide && bit(more.b, 30);
+  cpu.avx512vl = wide && bit(more.b, 31);
+  cpu.avx512vnni = wide && bit(more.c, 11);
+  cpu.avx512bf16 = wide && more.a >= 1 && bit(last.a, 5);
+  constexpr unsigned kGenu = 0x756e6547;  // "Genu", of GenuineIntel
+  cpu.slow_pairs = cpu.avx512bf16 && cpuid(0).b == kGenu;
+  cpu.amx = bit(more.d, 22) && bit(more.d, 24);
   if (cpu.amx) cpu.amx_obstacle = obstacle_to_amx();
   return cpu;
 }
@@ -162,9 +177,15 @@ IsaChoice choose_isa(const CpuFeatures& cpu, const std::string& forced) {
   if (isas.empty())
     fail(ErrorKind::device, "this CPU lacks {}; Planalto runs on x86-64-v3 and above", missing_of_least(cpu));
   if (forced.empty()) {
-    const bool kept_from_amx = cpu.amx && !cpu.amx_obstacle.empty() && isas.back() == Isa::avx512_bf16;
-    return {isas.back(), kept_from_amx ? "the highest below AMX, which this CPU has, but " + cpu.amx_obstacle
-                                       : "the highest that this CPU has"};
+    IsaChoice choice{isas.back(), "the highest that this CPU has"};
+    const bool kept_from_amx = cpu.amx && !cpu.amx_obstacle.empty() && choice.isa == Isa::avx512_bf16;
+    if (kept_from_amx) choice.reason = "the highest below AMX, which this CPU has, but " + cpu.amx_obstacle;
+    if (cpu.slow_pairs && choice.isa == Isa::avx512_bf16) {
+      choice.isa = Isa::avx512;
+      choice.reason = "faster on this CPU than its pair instruction (vdpbf16ps)";
+      if (kept_from_amx) choice.reason += "; it has AMX, but " + cpu.amx_obstacle;
+    }
+    return choice;
   }
   const Isa wanted = isa_from_name(forced);
   if (wanted > isas.back()) {
