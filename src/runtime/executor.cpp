@@ -90,7 +90,7 @@ struct Executor::StreamThread {
 
 Executor::Executor(const BufferTable& table, const MemoryPlan& plan,
                    const std::vector<const Program*>& programs, const ExecContext& exec,
-                   ExecutorOptions options)
+                   const ExecutorOptions& options)
     : table_(table), plan_(plan), options_(options), base_(at(table.size()), nullptr) {
   PLANALTO_CHECK(plan.programs.size() == programs.size(), "a plan of {} programs for {}",
                  plan.programs.size(), programs.size());

@@ -49,7 +49,7 @@ class Executor {
  public:
   // exec: of stream 0. Other streams use the same kernels.
   Executor(const BufferTable& table, const MemoryPlan& plan, const std::vector<const Program*>& programs,
-           const ExecContext& exec, ExecutorOptions options = {});
+           const ExecContext& exec, const ExecutorOptions& options = {});
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
