@@ -52,6 +52,7 @@ Session::Session(Arguments arguments)
 
 void Session::measure(Bound bound, double flops, double bytes, const std::vector<Contender>& contenders) {
   std::vector<Meter::Body> bodies;
+  bodies.reserve(contenders.size());
   for (const Contender& c : contenders) bodies.push_back(c.body);
   const Rounds rounds = meter_.measure(bound, bodies);
   for (std::size_t i = 0; i < contenders.size(); ++i) {

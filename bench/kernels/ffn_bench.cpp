@@ -165,6 +165,7 @@ void measure_shape(Session& session, const Shape& s, DType dtype) {
   }
   const std::string name = fmt::format("{} {} ffn forward+backward", s.name, to_string(dtype));
   std::vector<Session::Contender> contenders;
+  contenders.reserve(by.size());
   for (const auto& p : by) {
     contenders.push_back({name, p->name(), [&ffn, &offsets, p = p.get()] { ffn.step(*p, offsets); }});
   }
