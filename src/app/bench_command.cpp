@@ -139,8 +139,8 @@ std::vector<Row> measure(const Target& target, int repeats) {
   fill(a.data(), DType::f32, kFloats);
   const double read = kernels::measure_read_bandwidth(ctx, reinterpret_cast<const float*>(a.data()), kFloats);
   rows.push_back({"memory read", read, read, read, 0.0, false});
-  std::vector<double> updates;
-  for (int i = 0; i < 16; ++i) updates.push_back(meter.probe(Bound::update));
+  std::vector<double> updates(16);
+  for (double& rate : updates) rate = meter.probe(Bound::update);
   rows.push_back({"memory update (12 B an element)", median(updates), quantile(updates, 0.25),
                   quantile(updates, 0.75), 0.0, false});
   return rows;

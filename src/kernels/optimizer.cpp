@@ -20,6 +20,10 @@ void adamw_update(const ExecContext& ctx, const AdamWUpdate& a) {
   PLANALTO_CHECK(c.num == 0 || (c.num * c.n * c.k == a.n && a.weight == nullptr),
                  "adamw_update: packed copies of {} x [{}, {}] for {} elements{}", c.num, c.n, c.k, a.n,
                  a.weight == nullptr ? "" : ", and a plain one");
+  for (const void* copy : {c.forward, c.backward}) {
+    PLANALTO_CHECK(reinterpret_cast<std::uintptr_t>(copy) % 64 == 0,
+                   "adamw_update: a packed copy is not 64-byte aligned");
+  }
   ctx.kernels->adamw_update(ctx, a);
 }
 

@@ -29,6 +29,10 @@ using Words = __m512i;
 [[gnu::always_inline]] inline void store_words(void* p, Words v) {
   _mm512_storeu_si512(p, v);
 }
+// Past the caches; p is aligned.
+[[gnu::always_inline]] inline void stream_words(void* p, Words v) {
+  _mm512_stream_si512(static_cast<__m512i*>(p), v);
+}
 [[gnu::always_inline]] inline Words broadcast_word(const std::uint32_t* p) {
   return _mm512_set1_epi32(static_cast<int>(*p));
 }
@@ -100,6 +104,9 @@ using Words = __m256i;
 }
 [[gnu::always_inline]] inline void store_words(void* p, Words v) {
   _mm256_storeu_si256(static_cast<__m256i*>(p), v);
+}
+[[gnu::always_inline]] inline void stream_words(void* p, Words v) {
+  _mm256_stream_si256(static_cast<__m256i*>(p), v);
 }
 [[gnu::always_inline]] inline Words broadcast_word(const std::uint32_t* p) {
   return _mm256_set1_epi32(static_cast<int>(*p));

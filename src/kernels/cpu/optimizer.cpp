@@ -44,15 +44,18 @@ PLANALTO_INLINE Floats without_subnormals(Floats v) {
 // Elements between a prefetch and its use: the divider would else keep the loads of later lines waiting.
 constexpr std::int64_t kAhead = 192;
 
-// Elements [begin, end); the bf16 copy of the first goes to *weight.
+// Elements [begin, end); the bf16 copy of the first goes to *weight. The elements that are updated next begin `stride` after begin.
 template <bool kWeight>
-void update(const AdamWUpdate& a, const Factors& k, std::int64_t begin, std::int64_t end, bf16* weight) {
+void update(const AdamWUpdate& a, const Factors& k, std::int64_t begin, std::int64_t end, std::int64_t stride,
+            bf16* weight) {
   const float* grad = a.grad + begin;
   float *master = a.master + begin, *first = a.m + begin, *second = a.v + begin;
-  simd::sweep(end - begin, [&](std::int64_t i, auto part) {
+  const std::int64_t n = end - begin;
+  simd::sweep(n, [&](std::int64_t i, auto part) {
+    const std::int64_t next = i + kAhead < n ? i + kAhead : i + kAhead - n + stride;
     for (const float* stream : {grad, static_cast<const float*>(master), static_cast<const float*>(first),
                                 static_cast<const float*>(second)}) {
-      _mm_prefetch(reinterpret_cast<const char*>(stream + i + kAhead), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(stream + next), _MM_HINT_T0);
     }
     const Floats g = simd::load(grad + i, part) * k.grad;
     const Floats m =
@@ -100,16 +103,16 @@ void adamw_update(const ExecContext& ctx, const AdamWUpdate& a) {
     for_each_weight_block(ctx, c, [&](const WeightBlock& b, bf16* values) {
       for (std::int64_t r = 0; r < b.rows; ++r) {
         const std::int64_t first = (b.matrix * c.n + b.row + r) * c.k + b.col;
-        update<true>(a, k, first, first + b.cols, values + r * kBlockCols);
+        update<true>(a, k, first, first + b.cols, c.k, values + r * kBlockCols);
       }
     });
     return;
   }
   parallel_ranges(ctx, a.n, 16384, [&](std::int64_t begin, std::int64_t end, int) {
     if (a.weight != nullptr) {
-      update<true>(a, k, begin, end, static_cast<bf16*>(a.weight) + begin);
+      update<true>(a, k, begin, end, end - begin, static_cast<bf16*>(a.weight) + begin);
     } else {
-      update<false>(a, k, begin, end, nullptr);
+      update<false>(a, k, begin, end, end - begin, nullptr);
     }
   });
 }

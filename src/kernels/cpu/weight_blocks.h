@@ -2,7 +2,7 @@
 // weight_blocks.h: cuts stacked weights into blocks that are updated, rounded and packed while they are in the first cache.
 // Shapes      a block is up to kBlockRows rows by kBlockCols columns of one matrix
 // Invariants  blocks write disjoint parts of both copies, zeros beyond the matrix included
-// Memory      16 KB of a worker's stack
+// Memory      32 KB of a worker's stack; copies begin on multiples of 64 bytes
 #pragma once
 
 #include <cstring>
@@ -25,16 +25,20 @@ struct WeightBlock {
   std::int64_t rows = 0, cols = 0;
 };
 
-// `lines` lines of `depth` values become columns [0, lines) of a panel, and zeros up to a depth of `padded`.
+// `lines` lines of `depth` values become columns [0, lines) of a panel, and zeros up to a depth of `padded`. Nobody reads the panel
+// soon: it is made in the first cache and streamed past the others, whole lines at a time.
 using PackLines = void (*)(const void* source, std::int64_t stride, std::int64_t valid, std::int64_t depth,
                            void* panel);
 [[gnu::always_inline]] inline void pack_padded(PackLines pack, const bf16* source, std::int64_t stride,
                                                std::int64_t lines, std::int64_t depth, std::int64_t padded,
                                                std::uint32_t* panel) {
-  pack(source, stride, lines, depth, panel);
+  alignas(64) std::uint32_t words[kBlockCols / 2 * kPanelLines];
+  pack(source, stride, lines, depth, words);
   const std::int64_t steps = (depth + 1) / 2;
-  std::memset(panel + steps * kPanelLines, 0,
+  std::memset(words + steps * kPanelLines, 0,
               static_cast<std::size_t>((padded / 2 - steps) * kPanelLines * 4));
+  for (std::int64_t i = 0; i < padded / 2 * kPanelLines; i += gemm::kLanes)
+    gemm::stream_words(panel + i, gemm::load_words(words + i));
 }
 
 // values [rows, kBlockCols] to its places in the copies.
@@ -77,6 +81,7 @@ inline void for_each_weight_block(const ExecContext& ctx, const PackedCopies& c,
       fill(b, values);
       pack_block(c, b, values);
     }
+    _mm_sfence();  // other threads see the streamed lines with what this one writes next
   });
 }
 
