@@ -51,6 +51,10 @@ int run_eval(const EvalArguments& a) {
   EvaluatorOptions options;
   options.precision = parse_precision(a.precision);
   options.seq_len = a.seq_len > 0 ? a.seq_len : std::min<std::int64_t>(model.config.max_positions, 512);
+  if (options.seq_len > model.config.max_positions) {
+    fail(ErrorKind::config, "--seq-len {} is above max_position_embeddings = {} of {}", options.seq_len,
+         model.config.max_positions, a.model);
+  }
   options.rows = a.rows;
   options.target = this_target(a.threads);
   Evaluator evaluator(model, options);

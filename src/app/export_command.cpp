@@ -57,7 +57,8 @@ void add_export_command(CLI::App& app, int* status) {
   c->add_option("--layout", a->layout,
                 "keep, per-expert (a tensor for each matrix) or fused (one for all experts of a layer)")
       ->capture_default_str();
-  c->add_flag("--replace", a->replace, "replace a folder that is there");
+  c->add_flag("--replace", a->replace,
+              "replace a folder that is there and holds a model's files and nothing else");
   c->footer("Example: planalto export runs/quickstart/checkpoints/step-00000300 my-model --dtype bf16");
   c->callback([a, status] { *status = run_export(*a); });
 }

@@ -18,6 +18,7 @@
 #include "app/commands.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/left_behind.h"
 #include "cluster/hardware_profile.h"
 #include "kernels/peak.h"
 #include "train/metrics.h"
@@ -261,6 +262,7 @@ void print_start(const RunSetup& s, const RunPlan& plan, const HardwareProfile& 
 
 void start(Trainer& trainer, const StartChoice& choice, const RunSetup& s, Reporter& reporter) {
   const std::string metrics = s.config.metrics_path();
+  if (is_folder(s.config.output.dir)) remove_left_behind(s.config.output.dir);
   for (const std::string& notice : choice.notices) reporter.on_notice(notice);
   if (choice.checkpoint) {
     trainer.resume(*choice.checkpoint);

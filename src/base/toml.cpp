@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/toml.h"
 
-#include <toml++/toml.h>
-
 #include <algorithm>
+#include <stdexcept>
+
+// Some malformed headers ("[.]") break an assertion of the parser: a file must not end the process.
+#define TOML_ASSERT(condition)                        \
+  do {                                                \
+    if (!(condition)) throw std::logic_error("TOML"); \
+  } while (false)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Wterminate"
+#include <toml++/toml.h>
+#pragma GCC diagnostic pop
 
 #include "base/error.h"
 #include "base/json.h"
@@ -97,6 +107,41 @@ std::string rename_duplicate(std::string& text, std::int64_t line, std::size_t c
   return old;
 }
 
+// Dotted keys nest one table a part, which the parser and its tables walk by recursion.
+constexpr std::int64_t kMaxParts = 128;
+
+// The line of the first key of more parts than that, or 0. Strings and numbers have few dots in a row of their own.
+std::int64_t line_of_long_key(std::string_view text) {
+  std::int64_t line = 1, dots = 0;
+  for (const char c : text) {
+    if (c == '\n') ++line;
+    const bool name = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                      c == '_' || c == '-' || c == '"' || c == '\'' || c == ' ' || c == '\t';
+    dots = c == '.' ? dots + 1 : (name ? dots : 0);
+    if (dots >= kMaxParts) return line;
+  }
+  return 0;
+}
+
+// The first line with which the text cannot be parsed because an assertion of the parser breaks.
+std::int64_t line_of_broken_assertion(std::string_view text) {
+  constexpr std::int64_t kMostLines = 4096;
+  std::int64_t line = 0;
+  for (std::size_t end = 0; end < text.size() && line < kMostLines;) {
+    const std::size_t next = text.find('\n', end);
+    end = next == std::string_view::npos ? text.size() : next + 1;
+    ++line;
+    try {
+      (void)toml::parse(text.substr(0, end));
+    } catch (const std::logic_error&) {
+      return line;
+    } catch (const toml::parse_error&) {
+      continue;  // cut in the middle of a value
+    }
+  }
+  return 0;
+}
+
 std::size_t distance_step(std::size_t remove, std::size_t insert, std::size_t replace) {
   return std::min({remove, insert, replace});
 }
@@ -147,6 +192,10 @@ void Mistakes::finish() const {
 TomlValue parse_toml(std::string_view text, Mistakes& mistakes) {
   constexpr std::size_t kMaxDuplicates = 100;
   std::string edited(text);
+  if (const std::int64_t line = line_of_long_key(text)) {
+    mistakes.add(line, fmt::format("not TOML that is read here: a key of more than {} parts", kMaxParts));
+    return {};
+  }
   for (std::size_t count = 0;; ++count) {
     try {
       return convert(toml::parse(std::string_view(edited), std::string_view(mistakes.source())));
@@ -161,11 +210,16 @@ TomlValue parse_toml(std::string_view text, Mistakes& mistakes) {
         return {};
       }
       mistakes.add(line, fmt::format("{} stands twice", key));
+    } catch (const std::logic_error&) {
+      mistakes.add(line_of_broken_assertion(edited), "not TOML: a key or the name of a table is missing");
+      return {};
     }
   }
 }
 
 TomlValue parse_toml_value(std::string_view text, std::string_view what) {
+  if (text.find('\n') != std::string_view::npos || line_of_long_key(text) != 0)
+    fail(ErrorKind::config, "{}: the value is not one line of TOML", what);
   try {
     const toml::table table =
         toml::parse(std::string_view("value = " + std::string(text)), std::string_view("value"));
@@ -177,6 +231,8 @@ TomlValue parse_toml_value(std::string_view text, std::string_view what) {
     }
   } catch (const toml::parse_error& e) {
     fail(ErrorKind::config, "{}: \"{}\" is not a value: {}", what, text, e.description());
+  } catch (const std::logic_error&) {
+    fail(ErrorKind::config, "{}: \"{}\" is not a value", what, text);
   }
   fail(ErrorKind::config, "{}: \"{}\" is not one value", what, text);
 }

@@ -114,6 +114,18 @@ std::vector<std::string> manifest_problems(const std::string& folder, const Mani
   return out;
 }
 
+void verify_model_files(const std::string& folder) {
+  constexpr std::string_view kState = "optimizer.safetensors";
+  if (!has_manifest(folder) || !path_exists(join_path(folder, kState))) return;
+  Manifest manifest = read_manifest(folder);
+  std::erase_if(manifest.files, [&](const ManifestFile& f) { return f.name == kState; });
+  const std::vector<std::string> problems = manifest_problems(folder, manifest);
+  if (problems.empty()) return;
+  std::string all;
+  for (const std::string& problem : problems) all += "\n  " + problem;
+  fail(ErrorKind::data, "{}: the checkpoint is damaged:{}", folder, all);
+}
+
 Manifest verify_manifest(const std::string& folder) {
   Manifest manifest = read_manifest(folder);
   const std::vector<std::string> problems = manifest_problems(folder, manifest);

@@ -38,6 +38,9 @@ Manifest read_manifest(const std::string& folder);
 // What is wrong with the files of a manifest: missing, another size and, when `contents`, another checksum.
 std::vector<std::string> manifest_problems(const std::string& folder, const Manifest& manifest,
                                            bool contents = true);
+// Of a checkpoint that is used as a model: refuses when a file that a model is made of is not what was saved. A folder without
+// our manifest is left to its readers.
+void verify_model_files(const std::string& folder);
 // Reads the manifest and every file; refuses with all problems.
 Manifest verify_manifest(const std::string& folder);
 

@@ -6,12 +6,14 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "formats/manifest.h"
 
 namespace planalto {
 
 LoadedModel LoadedModel::open(const std::string& path) {
   if (!is_folder(path))
     fail(ErrorKind::data, "{} is not a model folder (config.json, model.safetensors, tokenizer.json)", path);
+  verify_model_files(path);
   LoadedModel m;
   m.folder = std::make_shared<const HfFolder>(HfFolder::open(path));
   m.config = with_mtp(read_model_config(read_json_file(m.folder->config_path()), m.folder->config_path()), 0);

@@ -198,6 +198,15 @@ void Builder::general(ModelConfig& model) {
   model.norm_eps = keys_.norm_eps;
   model.tie_embeddings = keys_.tie_embeddings;
   model.pad_token_id = keys_.pad_token_id;
+  const auto is_token = [&](std::int64_t id) {
+    return id >= -1 && id < std::max<std::int64_t>(keys_.vocab_size, 0);
+  };
+  reader_.require(is_token(keys_.bos_token_id), "bos_token_id = {}; legal: 0 .. vocab_size - 1 = {}, null",
+                  keys_.bos_token_id, keys_.vocab_size - 1);
+  for (const std::int64_t id : keys_.eos_token_ids) {
+    reader_.require(is_token(id), "eos_token_id = {}; legal: 0 .. vocab_size - 1 = {}, null", id,
+                    keys_.vocab_size - 1);
+  }
   model.bos_token_id = keys_.bos_token_id;
   model.eos_token_ids = keys_.eos_token_ids;
   model.initializer_range = keys_.initializer_range;

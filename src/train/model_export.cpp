@@ -2,13 +2,17 @@
 #include "train/model_export.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "formats/hf_folder.h"
+#include "formats/manifest.h"
 #include "model/config.h"
 #include "model/parameters.h"
 #include "train/weights.h"
@@ -164,8 +168,33 @@ void Exporter::write(HfFolderWriter& writer, const std::string& name) {
 
 }  // namespace
 
+// --replace is for what an export wrote before: a folder of a model's files and nothing else, and never one that the source is in.
+void check_replaceable(const std::string& from, const std::string& to) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path target = fs::weakly_canonical(to, error), source = fs::weakly_canonical(from, error);
+  const fs::path way = source.lexically_relative(target);
+  if (way == "." || (!way.empty() && *way.begin() != ".."))
+    fail(ErrorKind::config, "cannot export {} to {}, which it is or lies in", from, to);
+  if (fs::is_symlink(fs::symlink_status(to, error)))
+    fail(ErrorKind::config, "cannot replace {}: it is a symbolic link", to);
+  if (!is_folder(to)) return;
+  for (const std::string& name : list_folder(to)) {
+    const bool of_a_model = name.ends_with(".safetensors") || name.ends_with(".json") ||
+                            name.ends_with(".txt") || name.ends_with(".jinja") || name.ends_with(".model");
+    if (of_a_model && is_regular_file(join_path(to, name)) && name != "optimizer.safetensors" &&
+        name != kManifestName)
+      continue;
+    fail(ErrorKind::config,
+         "cannot replace {}: it holds {}, which an export does not write; remove the folder first", to,
+         printable(name));
+  }
+}
+
 // A checkpoint is a model folder already: an export copies what a model is, and leaves the training state out.
 std::int64_t export_model(const std::string& from, const std::string& to, const ExportOptions& options) {
+  if (options.replace) check_replaceable(from, to);
+  verify_model_files(from);
   const HfFolder folder = HfFolder::open(from);
   Exporter exporter(folder, options);
   HfFolderOptions writing;

@@ -17,6 +17,13 @@ std::string full_name(const ConfigKeyRow& row) {
   return fmt::format("{}.{}", row.section, row.key);
 }
 
+bool is_finite(const TomlValue& value) {
+  if (value.type == TomlType::number) return std::isfinite(value.number);
+  return std::all_of(value.array.begin(), value.array.end(), is_finite) &&
+         std::all_of(value.table.begin(), value.table.end(),
+                     [](const TomlEntry& entry) { return is_finite(entry.value); });
+}
+
 class Parser {
  public:
   Parser(const std::string& source, RunConfig& config) : config_(config), mistakes_(source) {
@@ -110,6 +117,8 @@ void Parser::read_section(std::string_view section, const TomlValue& table) {
     lines_[name] = entry.value.line;
     if (const ConfigKeyRow* row = find(section, entry.key)) {
       assign(*row, entry.value, origin);
+    } else if (section == "model" && !is_finite(entry.value)) {
+      mistakes_.add(entry.value.line, fmt::format("{} holds a number that is not finite", name));
     } else if (section == "model" && entry.value.type != TomlType::date) {
       config_.model.keys.as_object("model").set(entry.key, to_json(entry.value));
       config_.origins[name] = origin;
@@ -125,6 +134,8 @@ void Parser::assign(const ConfigKeyRow& row, const TomlValue& value, const std::
   std::string shown;
   if (value.type == TomlType::array || value.type == TomlType::table || value.type == TomlType::date) {
     shown = to_string(value.type);
+  } else if (value.type == TomlType::number && !std::isfinite(value.number)) {
+    shown = fmt::format("{}", value.number);
   } else {
     shown = write_json(to_json(value));
   }
@@ -316,6 +327,8 @@ void Parser::check(const RunConfigNeeds& needs) {
   check_model();
   check_data(needs);
   check_steps();
+  if (config_.output.dir.empty())
+    mistake("output.dir", "output.dir is empty; legal: a folder (\".\" is the present one)");
 }
 
 // The divisor of `n` nearest to `wanted`.

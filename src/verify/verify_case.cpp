@@ -97,6 +97,16 @@ void CaseRun::set_batch(const std::vector<std::int64_t>& ids, const std::vector<
                         const std::vector<std::int64_t>& positions, double mtp_lambda) {
   const MicrobatchView v = view();
   const std::int64_t t = batch_ * seq_;
+  const auto check_ids = [&](const char* name, const std::vector<std::int64_t>& values, std::int64_t least,
+                             std::int64_t end) {
+    for (const std::int64_t id : values) {
+      if (id >= least && id < end) continue;
+      fail(ErrorKind::data, "vectors.safetensors: {} holds {}; legal: {} .. {}", name, id, least, end - 1);
+    }
+  };
+  check_ids("input_ids", ids, 0, config_.vocab_size);
+  check_ids("labels", labels, kIgnoreLabel, config_.vocab_size);
+  check_ids("the positions", positions, 0, std::int64_t{1} << 31);
   std::int64_t documents = 0;
   trained_ = 0;
   for (std::int64_t i = 0; i < t; ++i) {

@@ -108,6 +108,17 @@ report "app: eval, export, inspect" "$(
   run 0 export "$model" "$work/fused" --layout fused && run 0 inspect "$work/fused" --tensors && has out 'experts.gate_up_proj'
   "$planalto" export "$model" "$work/exported" >/dev/null 2>"$scratch/err" && echo 'an export over a folder that is there passed'
   run 0 export "$model" "$work/exported" --dtype bf16 --replace
+  mkdir -p "$work/precious" && echo text >"$work/precious/notes.md" && run 2 export "$model" "$work/precious" --replace &&
+    has err 'notes.md' 'remove the folder first' && [ -s "$work/precious/notes.md" ] || echo 'a folder of other files was replaced'
+  run 2 export "$model" "$(dirname "$(dirname "$model")")" --replace && has err 'is or lies in'
+  run 2 export "$model" "$model" --replace && has err 'is or lies in'
+  ln -sfn "$work/exported" "$work/link" && run 2 export "$model" "$work/link" --replace && has err 'symbolic link'
+  run 2 eval "$model" --data "$work/text.txt" --seq-len 100000 && has err 'max_position_embeddings'
+  cp -r "$model" "$work/flipped" && printf '\377' | dd of="$work/flipped/model.safetensors" bs=1 seek=20001 conv=notrunc status=none
+  for c in "eval $work/flipped --data $work/text.txt" "generate $work/flipped --prompt the" "export $work/flipped $work/never"; do
+    # shellcheck disable=SC2086
+    run 3 $c && has err 'the checkpoint is damaged' 'model.safetensors'
+  done
   run 0 inspect "$model" --json && has out '"problems"'
   run 0 inspect "$work/exported" --tensors && has out 'no problems' 'model.embed_tokens.weight'
   run 0 inspect "$work/run.toml" && has out 'text file'

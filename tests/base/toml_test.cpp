@@ -66,6 +66,33 @@ TEST(Toml, SyntaxErrorsNameTheLine) {
   EXPECT_FALSE(deep.empty());
 }
 
+// An assertion of the parser, and its recursion, are not the end of the process.
+TEST(Toml, HeadersWithoutANameAndKeysOfThousandsOfParts) {
+  const auto complaint = [](const std::string& text) {
+    Mistakes mistakes("x.toml");
+    parse_toml(text, mistakes);
+    try {
+      mistakes.finish();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::config);
+      return std::string(e.what());
+    }
+    return std::string("nothing was refused");
+  };
+  EXPECT_EQ(complaint("a = 1\n[.]\n"), "x.toml:2: not TOML: a key or the name of a table is missing");
+  EXPECT_EQ(complaint("[}odel]\n"), "x.toml:1: not TOML: a key or the name of a table is missing");
+  std::string parts = "a";
+  for (int i = 0; i < 20000; ++i) parts += ".a";
+  for (const std::string& text : {parts + " = 1", "\n[" + parts + "]", "b = {" + parts + " = 1}"}) {
+    EXPECT_NE(complaint(text).find("a key of more than 128 parts"), std::string::npos);
+  }
+  EXPECT_THROW(parse_toml_value("[\"t\"]\n[.]", "--set"), Error);
+  EXPECT_THROW(parse_toml_value("{" + parts + "=1}", "--set"), Error);
+  Mistakes none("x.toml");
+  parse_toml("x = [0.1, 0.2, \"...\", 1.5e3]\n[a.b.c]\nd.e = 2\n", none);
+  none.finish();
+}
+
 TEST(Toml, ValuesAlone) {
   EXPECT_EQ(parse_toml_value("3", "--set x.y").integer, 3);
   EXPECT_EQ(parse_toml_value("[1, 2]", "--set x.y").array.size(), 2U);

@@ -448,6 +448,20 @@ TEST(ModelConfig, MtpModulesFollowTheRuleOfTheLayers) {
   EXPECT_EQ(with(path, renamed).num_mtp, 1);
 }
 
+TEST(ModelConfig, SpecialTokensLieInTheVocabulary) {
+  for (const std::int64_t id :
+       {std::int64_t{-2}, std::int64_t{151}, std::int64_t{1} << 31, std::int64_t{1} << 62}) {
+    const std::string bos = "bos_token_id = " + std::to_string(id) + "; legal: 0 .. vocab_size - 1 = 150";
+    expect_has(refusal(kQwen, [&](JsonObject& o) { o.set("bos_token_id", id); }), {bos.c_str()});
+    const std::string eos = "eos_token_id = " + std::to_string(id) + "; legal";
+    expect_has(refusal(kQwen,
+                       [&](JsonObject& o) {
+                         o.set("eos_token_id", JsonArray{1, id});
+                       }),
+               {eos.c_str()});
+  }
+}
+
 TEST(ModelConfig, AllMistakesTogether) {
   const std::string missing = refusal(kDeepseek, [](JsonObject& o) {
     o.erase("hidden_size");

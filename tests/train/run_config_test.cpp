@@ -114,6 +114,20 @@ TEST(RunConfig, C099BatchSizesThatDoNotDivide) {
   EXPECT_EQ(parsed(kGood + "[train]\nglobal_batch = 32\nmicro_batch = 4\n").microbatches(), 8);
 }
 
+TEST(RunConfig, NumbersThatAreNotFiniteAreNamedWithTheirLine) {
+  expect_has(
+      refusal(kGood + "[optimizer]\nlearning_rate = nan\nclip_norm = inf\nweight_decay = -inf\n"),
+      {"run.toml:17: optimizer.learning_rate = nan; legal", "run.toml:18: optimizer.clip_norm = inf; legal",
+       "run.toml:19: optimizer.weight_decay = -inf; legal"});
+  expect_has(refusal("[model]\nrms_norm_eps = nan\nrope_scaling = {factor = [1.0, inf]}\n"),
+             {"run.toml:2: model.rms_norm_eps holds a number that is not finite",
+              "run.toml:3: model.rope_scaling holds a number that is not finite"});
+}
+
+TEST(RunConfig, AnEmptyOutputFolderIsNoFolder) {
+  expect_has(refusal(kGood + "[output]\ndir = \"\"\n"), {"run.toml:17: output.dir is empty"});
+}
+
 TEST(RunConfig, C088KeepAllIsZeroOrMinusOne) {
   for (const std::int64_t keep : {-1, 0, 1})
     EXPECT_EQ(parsed(kGood + "[checkpoint]\nkeep = " + std::to_string(keep) + "\n").checkpoint.keep, keep);
