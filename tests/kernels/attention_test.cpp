@@ -146,7 +146,8 @@ Problem reference_of(const Sizes& sizes, DType dtype) {
 
 void expect_close(const Problem& got, const Problem& want) {
   const bool f32 = got.shape.dtype == DType::f32;
-  const double rows = static_cast<double>(want.q_rows() * want.shape.num_heads / want.shape.num_kv_heads);
+  const std::int64_t group = want.shape.num_heads / want.shape.num_kv_heads;
+  const double rows = static_cast<double>(want.q_rows() * group);
   // bf16: delta is taken from the rounded out, an error of about 2^-9 |out| |dout| sqrt(Dv) in front of each
   // probability.
   const Bound out = f32 ? Bound{2e-6, 2e-6, true} : Bound{1e-5, 0x1p-7, true};

@@ -125,8 +125,9 @@ TEST(FillZero, ZeroesItsBytesAndNoMore) {
 
 TEST(BiasGrad, IsExactOnIntegersOverSeveralBlocks) {
   for (const DType dtype : kFloats) {
-    for (const auto& [rows, cols] :
+    for (const auto& size :
          {std::pair<std::int64_t, std::int64_t>{0, 5}, {1, 1}, {127, 600}, {300, 600}, {5000, 40}}) {
+      const std::int64_t rows = size.first, cols = size.second;
       for (const bool accumulate : {false, true}) {
         SCOPED_TRACE(testing::Message()
                      << to_string(dtype) << " [" << rows << ", " << cols << "], accumulate " << accumulate);

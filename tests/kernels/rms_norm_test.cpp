@@ -107,7 +107,7 @@ struct BackwardCase {
 class RmsNormBackwardTest : public testing::TestWithParam<BackwardCase> {};
 
 TEST_P(RmsNormBackwardTest, AgreesWithTheReference) {
-  const auto [rows, count, d] = GetParam();
+  const std::int64_t rows = GetParam().rows, count = GetParam().count, d = GetParam().d;
   for (const DType dtype : kFloats) {
     for (const bool accumulate : {false, true}) {
       SCOPED_TRACE(testing::Message() << to_string(dtype) << ", accumulate " << accumulate);

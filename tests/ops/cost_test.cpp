@@ -138,7 +138,7 @@ void expect_whole_step(const char* keys) {
   TrainingPrograms programs(config, o, Target{kernels::Isa::avx2, 1});
   RunCounts counts;
   counts.tokens = 64;
-  counts.attention_pairs = 2 * 32 * 33 / 2;
+  counts.attention_pairs = 2 * 32 * 33 / 2.0;
   std::int64_t vectors = 0;
   for (const Parameter& p : programs.parameters.all()) {
     vectors += p.spec.trainable && p.spec.kind == ParameterKind::vector ? p.spec.elements() : 0;

@@ -20,7 +20,6 @@ using testing::Finished;
 using testing::Recorder;
 using testing::tiny_model;
 using testing::tiny_options;
-using testing::TinyRun;
 
 struct Case {
   const char* name;
