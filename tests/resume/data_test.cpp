@@ -2,6 +2,7 @@
 // data_test.cpp: text to the tokens that a run sees: document marks, masks, bad records, caches, held-out parts.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -257,9 +258,10 @@ TEST_F(Data, C059VocabulariesThatDiffer) {
         "[model]\nmodel_type = \"qwen3_moe\"\nhidden_size = 64\nnum_hidden_layers = 2\nnum_attention_heads = "
         "4\n"
         "num_key_value_heads = 2\nnum_experts = 8\nnum_experts_per_tok = 2\nmoe_intermediate_size = 96\n"
-        "max_position_embeddings = 64\neos_token_id = 257\nvocab_size = " +
-        std::to_string(vocab_size) + "\n[data]\ntrain = \"" + text + "\"\n[tokenizer]\npath = \"" +
-        tokenizer + "\"\n[train]\nseq_len = 16\n[output]\ndir = \"" + folder_.file("out") + "\"\n";
+        "max_position_embeddings = 64\neos_token_id = " +
+        std::to_string(std::min(vocab_size - 1, 257)) + "\nvocab_size = " + std::to_string(vocab_size) +
+        "\n[data]\ntrain = \"" + text + "\"\n[tokenizer]\npath = \"" + tokenizer +
+        "\"\n[train]\nseq_len = 16\n[output]\ndir = \"" + folder_.file("out") + "\"\n";
     RunSetup s = setup_model(parse_run_config(toml, "run.toml"), {});
     setup_data(s);
     return s;
