@@ -71,6 +71,16 @@ void Session::finish() const {
   if (!arguments_.text("--json").empty()) report_.write(arguments_.text("--json"), meter_);
 }
 
+void for_each_shape(const Session& session, Shape::Kind kind,
+                    const std::function<void(const Shape&, DType)>& body) {
+  const Arguments& a = session.arguments();
+  for (const Shape& s : read_shapes(a.text("--shapes"), kind, a.text("--only"))) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      if (a.text("--dtype") == "both" || a.text("--dtype") == to_string(dtype)) body(s, dtype);
+    }
+  }
+}
+
 int run_benchmark(int argc, char** argv, const std::vector<Option>& options, void (*run)(Session&)) {
   try {
     Session session(Arguments(argc, argv, all_options(options)));

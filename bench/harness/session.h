@@ -4,11 +4,13 @@
 // Errors      as those of its parts; run_benchmark prints them and returns the exit code
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "bench/harness/arguments.h"
 #include "bench/harness/report.h"
+#include "bench/harness/shapes.h"
 #include "cluster/measurement.h"
 
 namespace planalto::bench {
@@ -40,6 +42,10 @@ class Session {
   Meter meter_;
   Report report_;
 };
+
+// body for each shape of the kind and each dtype that --shapes, --only and --dtype (f32, bf16 or both) name.
+void for_each_shape(const Session& session, Shape::Kind kind,
+                    const std::function<void(const Shape&, DType)>& body);
 
 int run_benchmark(int argc, char** argv, const std::vector<Arguments::Option>& options,
                   void (*run)(Session&));

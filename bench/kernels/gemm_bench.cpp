@@ -122,14 +122,8 @@ void measure_shape(Session& session, const Shape& s, DType dtype) {
 }
 
 void run(Session& session) {
-  const Arguments& a = session.arguments();
-  for (const Shape& s : read_shapes(a.text("--shapes"), Shape::Kind::product, a.text("--only"))) {
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      if (a.text("--dtype") == "both" || a.text("--dtype") == to_string(dtype)) {
-        measure_shape(session, s, dtype);
-      }
-    }
-  }
+  for_each_shape(session, Shape::Kind::product,
+                 [&](const Shape& s, DType dtype) { measure_shape(session, s, dtype); });
 }
 
 }  // namespace

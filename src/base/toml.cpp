@@ -110,14 +110,21 @@ std::string rename_duplicate(std::string& text, std::int64_t line, std::size_t c
 // Dotted keys nest one table a part, which the parser and its tables walk by recursion.
 constexpr std::int64_t kMaxParts = 128;
 
-// The line of the first key of more parts than that, or 0. Strings and numbers have few dots in a row of their own.
+// The line of the first key of more parts than that, or 0: names and dots in turn. Dots in a row, as in comments, are no key.
 std::int64_t line_of_long_key(std::string_view text) {
   std::int64_t line = 1, dots = 0;
+  bool after_name = false;
   for (const char c : text) {
+    if (c == ' ' || c == '\t') continue;
     if (c == '\n') ++line;
     const bool name = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                      c == '_' || c == '-' || c == '"' || c == '\'' || c == ' ' || c == '\t';
-    dots = c == '.' ? dots + 1 : (name ? dots : 0);
+                      c == '_' || c == '-' || c == '"' || c == '\'';
+    if (c == '.') {
+      dots = after_name ? dots + 1 : 0;
+    } else if (!name) {
+      dots = 0;
+    }
+    after_name = name;
     if (dots >= kMaxParts) return line;
   }
   return 0;

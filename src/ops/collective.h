@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // collective.h: emits collectives of a group of ranks on buffers; in a group of one they are there and cost nothing.
 // Units       wire bytes are what one rank sends: 2 (P - 1) / P of the buffer for an all-reduce (reduce-scatter, then all-gather)
-// Errors      internal: a reduction of a dtype that the communicators do not add
 #pragma once
 
 #include <string>

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "kernels/elementwise.h"
 #include "kernels/grouped_gemm.h"
-#include "kernels/packed_weight.h"
 
 namespace planalto::ops {
 
@@ -134,12 +133,7 @@ void pack_weight(Builder& b, const std::string& name, Buffer source, const Weigh
            },
        .run =
            [=](const RunContext& ctx) {
-             kernels::pack_weight(*ctx.exec, {.source = ctx.data<float>(source),
-                                              .copies = {.num = w.num,
-                                                         .n = w.rows / w.num,
-                                                         .k = w.cols,
-                                                         .forward = ctx.data<void>(w.forward),
-                                                         .backward = ctx.data<void>(w.backward)}});
+             kernels::pack_weight(*ctx.exec, {.source = ctx.data<float>(source), .copies = w.copies(ctx)});
            }});
 }
 

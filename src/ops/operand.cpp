@@ -29,6 +29,15 @@ Operand::Operand(const Builder& b, const Cols& c) : buffer(c.buffer), first(c.fi
                  first + cols, info.name, info.cols);
 }
 
+kernels::PackedCopies Weight::copies(const RunContext& ctx) const {
+  if (plain.valid() || (!forward.valid() && !backward.valid())) return {};
+  return {.num = num,
+          .n = rows / num,
+          .k = cols,
+          .forward = ctx.data<void>(forward),
+          .backward = ctx.data<void>(backward)};
+}
+
 WeightOperand::WeightOperand(const Builder& b, const Weight& w) : plain(b, w.plain) {
   PLANALTO_CHECK(w.plain.valid() || w.forward.valid() || w.backward.valid(), "a weight in no form");
   rows = w.plain.valid() ? plain.rows : w.rows;

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/view.h"
+#include "kernels/packed_weight.h"
 #include "program/builder.h"
 
 namespace planalto::ops {
@@ -80,6 +81,8 @@ struct Weight {
   Weight(Buffer forward_copy, Buffer backward_copy, std::int64_t matrices, std::int64_t all_rows,
          std::int64_t num_cols)
       : forward(forward_copy), backward(backward_copy), num(matrices), rows(all_rows), cols(num_cols) {}
+  // For the kernels that write the copies; of a plain weight there are none.
+  kernels::PackedCopies copies(const RunContext& ctx) const;
 };
 
 // A weight as one op reads it: plain, or the copies it names; of a packed one the view has the shape alone.

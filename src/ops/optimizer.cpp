@@ -62,7 +62,6 @@ void adamw(Builder& b, const std::string& name, const AdamWBuffers& p, Buffer sc
   double bytes = 28.0;  // gradient, three states read and written, then the bf16 copies
   for (const Buffer copy : {p.weight.plain, p.weight.forward, p.weight.backward})
     bytes += copy.valid() ? 2.0 : 0.0;
-  const bool packed = p.weight.forward.valid() || p.weight.backward.valid();
   b.emit(
       {.name = name,
        .kind = "adamw_update",
@@ -75,21 +74,13 @@ void adamw(Builder& b, const std::string& name, const AdamWBuffers& p, Buffer sc
        .run =
            [=](const RunContext& ctx) {
              const auto* v = ctx.data<StepVerdict>(verdict);
-             kernels::PackedCopies copies;
-             if (packed) {
-               copies = {.num = p.weight.num,
-                         .n = p.weight.rows / p.weight.num,
-                         .k = p.weight.cols,
-                         .forward = ctx.data<void>(p.weight.forward),
-                         .backward = ctx.data<void>(p.weight.backward)};
-             }
              kernels::adamw_update(*ctx.exec, {.n = n,
                                                .grad = ctx.data<float>(p.gradient),
                                                .master = ctx.data<float>(p.master),
                                                .m = ctx.data<float>(p.m),
                                                .v = ctx.data<float>(p.v),
                                                .weight = ctx.data<void>(p.weight.plain),
-                                               .packed = copies,
+                                               .packed = p.weight.copies(ctx),
                                                .scalars = ctx.data<kernels::AdamWScalars>(scalars),
                                                .grad_factor = &v->grad_factor,
                                                .skip = &v->skip,

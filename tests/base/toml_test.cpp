@@ -89,6 +89,8 @@ TEST(Toml, HeadersWithoutANameAndKeysOfThousandsOfParts) {
   EXPECT_THROW(parse_toml_value("[\"t\"]\n[.]", "--set"), Error);
   EXPECT_THROW(parse_toml_value("{" + parts + "=1}", "--set"), Error);
   Mistakes none("x.toml");
+  const std::string rule(200, '.');
+  parse_toml("# " + rule + "\ny = \"" + rule + "\"\n", none);
   parse_toml("x = [0.1, 0.2, \"...\", 1.5e3]\n[a.b.c]\nd.e = 2\n", none);
   none.finish();
 }

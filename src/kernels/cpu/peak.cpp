@@ -51,7 +51,7 @@ PLANALTO_INLINE void multiply_add_loop(std::int64_t iterations, const Add& add) 
 
 #if defined(__AMX_BF16__)
 [[gnu::noinline]] std::int64_t run_pairs(std::int64_t iterations) {
-  alignas(64) const char zeros[gemm::kTileHeight * gemm::kTileBytes] = {};
+  alignas(64) static const char zeros[gemm::kTileHeight * gemm::kTileBytes] = {};
   gemm::Tiles t;
   t.zero<0>(), t.zero<1>(), t.zero<2>(), t.zero<3>();
   t.load<4>(zeros, gemm::kTileBytes), t.load<5>(zeros, gemm::kTileBytes);
